@@ -1,0 +1,574 @@
+/* afmoe.h - run Arcee Trinity (AFMoE) language models inside your program.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Three nouns:
+ *   model    weights, configuration and tokenizer of one checkpoint; immutable, shared by any number of threads
+ *   context  what it takes to compute: worker threads, scratch memory, key/value pages, precision
+ *   session  one timeline of tokens with its keys and values
+ *
+ * The shortest complete use (every call returns an afmoe_status; checks left out):
+ *
+ *     afmoe_model *model; afmoe_context *context; afmoe_session *session;
+ *     afmoe_model_open(&model, "trinity.gguf", NULL, &error);
+ *     afmoe_context_create(&context, model, NULL, &error);
+ *     afmoe_session_create(&session, context, &error);
+ *     afmoe_token ids[512]; uint64_t n;
+ *     afmoe_tokenize(model, "Once upon a time", 16, NULL, ids, 512, &n, &error);
+ *     afmoe_session_append(session, ids, n, NULL, NULL, &error);
+ *     afmoe_generate(session, NULL, &options, NULL, &error);       // options.on_piece gets the text
+ *     afmoe_session_free(session); afmoe_context_free(context); afmoe_model_free(model);
+ *
+ * Rules that hold for every call, so the comments below name only exceptions:
+ *   Status     0 is good, positive is good with a remark, negative is a failure. Values never change meaning.
+ *   Errors     the last argument is the caller's afmoe_error, may be NULL; it gets the text on failure only.
+ *   Ownership  an object handed out through a first argument `X **out` belongs to the caller, who frees it with
+ *              afmoe_X_free (NULL is fine). A pointer returned otherwise is borrowed; its comment says how long it
+ *              lives. Arguments are read during the call only, never kept, unless said.
+ *   Order      a context holds a reference on its model, a session on its context: free them in any order.
+ *   Structs    begin with `size`, the caller's sizeof. X_init sets size and all defaults; a NULL options pointer means
+ *              these defaults. Zero has no second meaning. Structs only ever grow at the end: one smaller than this
+ *              header's (an older caller) gets the defaults for what it lacks; a larger one is accepted when the
+ *              unknown tail is zero and answers AFMOE_UNSUPPORTED otherwise. For structs that come out, set `size`
+ *              before the call; only what fits is written.
+ *   Strings    are UTF-8 with an explicit length in bytes where any byte may occur, else NUL-terminated.
+ *   Buffers    when one is too small: AFMOE_CAPACITY, the needed count in the out_n argument, nothing else written. A
+ *              NULL buffer with capacity 0 asks for the count.
+ *   Threads    see the table; "one caller" means a second concurrent caller gets AFMOE_BUSY, never a race.
+ *
+ *     model, version, status names        any number of threads at once
+ *     context                             any number; calls on its different sessions take turns in arrival order
+ *     session, sampler, stream decoder    one caller at a time
+ *     cancel                              any thread, also a signal handler (afmoe_cancel_set only)
+ *     callbacks                           run on the calling thread, before the call returns. Non-zero = stop: the call
+ *                                         returns AFMOE_CANCELLED. A call into the same session from inside a callback
+ *                                         answers AFMOE_BUSY; freeing it inside is deferred to the end of the call.
+ *
+ * The library never aborts, exits, prints, installs signal handlers or changes global state. */
+#ifndef AFMOE_H
+#define AFMOE_H
+
+#include <stdint.h>
+
+#if defined(__GNUC__) && !defined(_WIN32)
+#define AFMOE_API __attribute__((visibility("default")))
+#else
+#define AFMOE_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Version, status, errors ------------------------------------------------------------------------------------ */
+
+enum { AFMOE_VERSION_MAJOR = 0, AFMOE_VERSION_MINOR = 1, AFMOE_VERSION_PATCH = 0 };
+
+/** Version of the library at run time: major * 1000000 + minor * 1000 + patch. */
+AFMOE_API uint32_t afmoe_version(void);
+
+/** "0.1.0". Static. */
+AFMOE_API const char *afmoe_version_string(void);
+
+/** What this build has, as words separated by spaces, e.g. "c avx2 formats:F32,F16,BF16,Q8_0". Static. */
+AFMOE_API const char *afmoe_build_features(void);
+
+typedef int32_t afmoe_status;
+enum {
+    AFMOE_OK = 0,
+    AFMOE_END = 1,            /* nothing more: end of text, stop token or stop string */
+    AFMOE_INVALID = -1,       /* an argument outside its stated range; the message names the range */
+    AFMOE_NO_MEMORY = -2,     /* nothing was changed */
+    AFMOE_IO = -3,            /* the system reported a failure; errno is in the message */
+    AFMOE_NOT_FOUND = -4,     /* no such file, or a folder without the file needed */
+    AFMOE_FORMAT = -5,        /* malformed input */
+    AFMOE_TRUNCATED = -6,     /* input ends early */
+    AFMOE_LIMIT = -7,         /* over a stated cap */
+    AFMOE_CORRUPT = -8,       /* a checksum does not match */
+    AFMOE_UNSUPPORTED = -9,   /* well formed, but not supported; the message says why */
+    AFMOE_BUSY = -10,         /* another caller is using this object */
+    AFMOE_CANCELLED = -11,    /* stopped by a cancel object or a callback; what was kept is reported */
+    AFMOE_CONTEXT_FULL = -12, /* a session or page limit is reached; nothing was changed */
+    AFMOE_CAPACITY = -13,     /* the caller's buffer is too small; the needed count was given */
+    AFMOE_STATE = -14,        /* the object does not fit this use (e.g. no weights, no logits yet) */
+    AFMOE_NUMERIC = -15,      /* NaN or infinity where a number is needed */
+    AFMOE_INTERNAL = -16      /* a broken invariant; please report it */
+};
+
+/** "AFMOE_OK", "AFMOE_INVALID", ...; "AFMOE_UNKNOWN" for other values. Static. */
+AFMOE_API const char *afmoe_status_name(afmoe_status status);
+
+/** Text of a failure. The caller sets `size` (sizeof) once; code and message are written on failure only. */
+typedef struct afmoe_error {
+    uint32_t size;
+    int32_t code;      /* the status returned */
+    char message[504]; /* NUL-terminated, one line */
+} afmoe_error;
+
+AFMOE_API void afmoe_error_init(afmoe_error *error);
+
+enum { AFMOE_LOG_INFO = 0, AFMOE_LOG_WARNING = 1 };
+
+/** Receives one line of text (borrowed for the call). There is no global log: objects take it in their options. */
+typedef void (*afmoe_log_fn)(void *user_data, int32_t level, const char *message);
+
+/** Progress of a long call: `done` of `total` units (tokens, bytes). Non-zero stops the call with AFMOE_CANCELLED. */
+typedef int32_t (*afmoe_progress_fn)(void *user_data, uint64_t done, uint64_t total);
+
+/* ---- Cancel ----------------------------------------------------------------------------------------------------- */
+
+/** A flag that stops calls it was given to. Reference counted; create gives one reference. */
+typedef struct afmoe_cancel afmoe_cancel;
+
+AFMOE_API afmoe_status afmoe_cancel_create(afmoe_cancel **out, afmoe_error *error);
+AFMOE_API void afmoe_cancel_retain(afmoe_cancel *cancel);
+/** Drop a reference; the last one frees it. */
+AFMOE_API void afmoe_cancel_free(afmoe_cancel *cancel);
+/** Stop every call this object was passed to, now and later, until afmoe_cancel_clear. Safe in signal handlers. */
+AFMOE_API void afmoe_cancel_set(afmoe_cancel *cancel);
+AFMOE_API void afmoe_cancel_clear(afmoe_cancel *cancel);
+/** 1 when set, else 0. */
+AFMOE_API int32_t afmoe_cancel_is_set(const afmoe_cancel *cancel);
+
+/* ---- Model ------------------------------------------------------------------------------------------------------ */
+
+typedef struct afmoe_model afmoe_model;
+
+/** A token id. Valid ids are 0 <= id < vocab_size; -1 means "none" where said. */
+typedef int32_t afmoe_token;
+
+typedef struct afmoe_model_options {
+    uint32_t size;
+    int32_t tokenizer_only;  /* 1: open the tokenizer, no weights; compute calls then answer STATE. Default 0 */
+    int32_t strict;          /* 1: surplus tensors are an error instead of a warning. Default 0 */
+    int32_t reserved;        /* 0 */
+    uint64_t max_json_bytes; /* cap for one JSON document. 1..2^30, default 33554432 (32 MiB) */
+    afmoe_log_fn log;        /* warnings while opening. Default NULL */
+    void *log_data;
+} afmoe_model_options;
+
+AFMOE_API void afmoe_model_options_init(afmoe_model_options *options);
+
+/** Open a checkpoint.
+ *
+ *  `path` is a GGUF file (v2, v3); a folder with config.json and model.safetensors or model.safetensors.index.json
+ *  (tokenizer.json and generation_config.json are read where they are); or, with tokenizer_only, also a
+ *  tokenizer.json. Weights stay in the mapped file: only headers are read here. The files must not change while the
+ *  model is open.
+ *
+ *  NOT_FOUND, IO, FORMAT, TRUNCATED, LIMIT, UNSUPPORTED: the message names the file and the key or tensor. */
+AFMOE_API afmoe_status afmoe_model_open(afmoe_model **out, const char *path, const afmoe_model_options *options,
+                                        afmoe_error *error);
+
+/** Add a reference; every retain needs one more free. */
+AFMOE_API void afmoe_model_retain(afmoe_model *model);
+/** Drop a reference; the last one unmaps the files. */
+AFMOE_API void afmoe_model_free(afmoe_model *model);
+
+enum { AFMOE_CONTAINER_SAFETENSORS = 1, AFMOE_CONTAINER_GGUF = 2, AFMOE_CONTAINER_TOKENIZER = 3 };
+enum { AFMOE_LAYOUT_NONE = 0, AFMOE_LAYOUT_HUB = 1, AFMOE_LAYOUT_STACKED = 2, AFMOE_LAYOUT_PRIME_RL = 3,
+       AFMOE_LAYOUT_GGUF = 4 };
+
+typedef struct afmoe_model_info {
+    uint32_t size;
+    int32_t container;             /* AFMOE_CONTAINER_* */
+    int32_t layout;                /* AFMOE_LAYOUT_*: how tensors are named; NONE without weights */
+    int32_t has_weights;
+    int32_t has_tokenizer;
+    int32_t add_bos;               /* the file asks for bos before raw text; afmoe_tokenize itself never adds it */
+    afmoe_token bos_token;         /* -1: none */
+    afmoe_token eos_token;         /* -1: none */
+    afmoe_token pad_token;         /* -1: none */
+    uint32_t n_layers;
+    uint32_t n_dense_layers;
+    uint32_t n_full_layers;        /* layers with full attention */
+    uint32_t n_heads;
+    uint32_t n_kv_heads;
+    uint32_t head_dim;
+    uint32_t n_experts;
+    uint32_t n_experts_per_token;
+    uint32_t n_shared_experts;
+    uint32_t sliding_window;       /* keys seen in sliding layers, the query's own included */
+    uint64_t vocab_size;           /* rows of the output, also the number of logits; without weights: tokens */
+    uint64_t n_tokens;             /* tokens the tokenizer has; 0 without one */
+    uint64_t hidden_size;
+    uint64_t max_positions;        /* longest timeline the model was made for */
+    uint64_t n_parameters;         /* elements of all tensors used */
+    uint64_t weight_bytes;         /* bytes of all tensors used */
+} afmoe_model_info;
+
+AFMOE_API void afmoe_model_info_init(afmoe_model_info *info);
+AFMOE_API afmoe_status afmoe_model_get_info(const afmoe_model *model, afmoe_model_info *info, afmoe_error *error);
+
+/** The model's stop set: eos of generation_config.json or of the GGUF, else the config's eos and, where the vocabulary
+ *  has them, <|im_end|> and <|end_of_text|>. */
+AFMOE_API afmoe_status afmoe_model_stop_tokens(const afmoe_model *model, afmoe_token *out, uint64_t capacity,
+                                               uint64_t *out_n, afmoe_error *error);
+
+/* ---- Text ------------------------------------------------------------------------------------------------------- */
+
+enum {
+    AFMOE_SPECIAL_ALL = 0,   /* added tokens (<|im_end|>, <think>, ...) are recognised everywhere */
+    AFMOE_SPECIAL_NONE = 1,  /* nowhere: their text is ordinary text */
+    AFMOE_SPECIAL_RANGES = 2 /* only where they lie wholly inside one of the given byte ranges */
+};
+
+typedef struct afmoe_tokenize_options {
+    uint32_t size;
+    int32_t special;                /* AFMOE_SPECIAL_*, default ALL. For text from users: NONE or RANGES */
+    const uint64_t *special_ranges; /* n_special_ranges pairs (begin, end) of bytes, rising, not overlapping */
+    uint64_t n_special_ranges;      /* default 0 */
+    uint64_t max_text_bytes;        /* longer text answers LIMIT. Default 2^30 */
+    const afmoe_cancel *cancel;     /* default NULL */
+} afmoe_tokenize_options;
+
+AFMOE_API void afmoe_tokenize_options_init(afmoe_tokenize_options *options);
+
+/** Text to token ids, in one pass over the whole text; nothing is added before or after. Any bytes are accepted:
+ *  invalid UTF-8 becomes byte tokens. UNSUPPORTED when the model has no tokenizer or one of a kind not known. */
+AFMOE_API afmoe_status afmoe_tokenize(const afmoe_model *model, const char *text, uint64_t text_bytes,
+                                      const afmoe_tokenize_options *options, afmoe_token *out, uint64_t capacity,
+                                      uint64_t *out_n, afmoe_error *error);
+
+/** Token ids to bytes, not NUL-terminated. `skip_special` 1 leaves out tokens of kind CONTROL. Ids without a token
+ *  give nothing; ids outside the vocabulary are INVALID. The bytes may be invalid UTF-8 (a token can be part of a
+ *  character): a stream decoder repairs that. */
+AFMOE_API afmoe_status afmoe_detokenize(const afmoe_model *model, const afmoe_token *tokens, uint64_t n_tokens,
+                                        int32_t skip_special, char *out, uint64_t capacity, uint64_t *out_n,
+                                        afmoe_error *error);
+
+enum {
+    AFMOE_TOKEN_NORMAL = 0,
+    AFMOE_TOKEN_CONTROL = 1, /* added and special: <|im_end|> */
+    AFMOE_TOKEN_ADDED = 2,   /* added, not special: <think> */
+    AFMOE_TOKEN_UNUSED = 3   /* a row of the output without a token: never generated */
+};
+
+/** Bytes and kind of one token; `out_bytes` lives as long as the model. Each out pointer may be NULL. */
+AFMOE_API afmoe_status afmoe_token_text(const afmoe_model *model, afmoe_token token, const char **out_bytes,
+                                        uint64_t *out_n, int32_t *out_kind, afmoe_error *error);
+
+/** The id of the token whose text is exactly these bytes (added tokens first); NOT_FOUND when there is none. */
+AFMOE_API afmoe_status afmoe_token_find(const afmoe_model *model, const char *text, uint64_t text_bytes,
+                                        afmoe_token *out, afmoe_error *error);
+
+/** Messages to token ids in ChatML: <|im_start|>ROLE\nCONTENT<|im_end|>\n each, then, with add_generation_prompt,
+ *  <|im_start|>assistant\n. Roles and contents are NUL-terminated. Only the template's own text yields control
+ *  tokens; content never does. UNSUPPORTED where the vocabulary has no <|im_start|> and <|im_end|>. */
+AFMOE_API afmoe_status afmoe_chat_tokenize(const afmoe_model *model, const char *const *roles,
+                                           const char *const *contents, uint64_t n_messages,
+                                           int32_t add_generation_prompt, afmoe_token *out, uint64_t capacity,
+                                           uint64_t *out_n, afmoe_error *error);
+
+/** Turns tokens into text piece by piece, giving whole code points only. */
+typedef struct afmoe_stream_decoder afmoe_stream_decoder;
+
+/** `skip_special` as in afmoe_detokenize. Holds a reference on the model. */
+AFMOE_API afmoe_status afmoe_stream_decoder_create(afmoe_stream_decoder **out, afmoe_model *model,
+                                                   int32_t skip_special, afmoe_error *error);
+AFMOE_API void afmoe_stream_decoder_free(afmoe_stream_decoder *decoder);
+/** Add one token; the text that is complete now (may be empty), borrowed until the decoder's next call. Bytes that
+ *  cannot become valid UTF-8 come out as U+FFFD. */
+AFMOE_API afmoe_status afmoe_stream_decoder_push(afmoe_stream_decoder *decoder, afmoe_token token,
+                                                 const char **out_text, uint64_t *out_n, afmoe_error *error);
+/** The end: what was held back, as U+FFFD. The decoder starts afresh. */
+AFMOE_API afmoe_status afmoe_stream_decoder_finish(afmoe_stream_decoder *decoder, const char **out_text,
+                                                   uint64_t *out_n, afmoe_error *error);
+
+/* ---- Context ---------------------------------------------------------------------------------------------------- */
+
+typedef struct afmoe_context afmoe_context;
+
+/** CPU levels; each includes those before it. What they need: afmoe_cpu_level_name and docs/architecture.md. */
+enum {
+    AFMOE_CPU_AUTO = -1,
+    AFMOE_CPU_C = 0, /* plain C, the readable reference */
+    AFMOE_CPU_AVX2 = 1,
+    AFMOE_CPU_AVXVNNI = 2,
+    AFMOE_CPU_AVX512 = 3,
+    AFMOE_CPU_AVX512ICL = 4,
+    AFMOE_CPU_AVX512BF16 = 5
+};
+
+/** The highest level this CPU and operating system allow. */
+AFMOE_API int32_t afmoe_cpu_level(void);
+/** "c", "avx2", ...; "unknown" for other values. Static. */
+AFMOE_API const char *afmoe_cpu_level_name(int32_t level);
+
+enum {
+    AFMOE_PRECISION_EXACT = 1, /* float32 arithmetic on exactly decoded weights */
+    AFMOE_PRECISION_FAST = 2   /* quantised activations; UNSUPPORTED in this version */
+};
+enum {
+    AFMOE_CELLS_F32 = 1, /* keys and values as float32 */
+    AFMOE_CELLS_F16 = 2, /* half the memory; see docs/model.md for the divergence measured */
+    AFMOE_CELLS_BF16 = 3
+};
+
+typedef struct afmoe_context_options {
+    uint32_t size;
+    int32_t n_threads;         /* 1..256, or -1: one per usable core (affinity and cgroup quota). Default -1 */
+    int32_t cpu_level;         /* AFMOE_CPU_*, default AUTO. One the CPU lacks is UNSUPPORTED */
+    int32_t precision;         /* AFMOE_PRECISION_*, default EXACT */
+    int32_t cells;             /* AFMOE_CELLS_*, default F32 */
+    uint32_t chunk_tokens;     /* tokens computed together while reading a prompt. 1..4096, default 256 */
+    uint64_t max_tokens;       /* longest timeline of a session, 1..max_positions of the model. Default 4096 (or the
+                                  model's max_positions where that is less). Memory grows only as tokens come */
+    uint64_t rewind_tokens;    /* how far back rewind and sync are free of recomputing. 0..2^32, default 256 */
+    uint64_t max_page_bytes;   /* cap on key/value memory of all sessions together. Default 2^64-1 */
+    afmoe_log_fn log;          /* default NULL */
+    void *log_data;
+} afmoe_context_options;
+
+AFMOE_API void afmoe_context_options_init(afmoe_context_options *options);
+
+/** Make a context. STATE when the model was opened without weights. Worker threads start here (n_threads - 1: the
+ *  calling thread works too) and sleep when idle. */
+AFMOE_API afmoe_status afmoe_context_create(afmoe_context **out, afmoe_model *model,
+                                            const afmoe_context_options *options, afmoe_error *error);
+AFMOE_API void afmoe_context_free(afmoe_context *context);
+
+typedef struct afmoe_context_info {
+    uint32_t size;
+    int32_t n_threads;       /* chosen */
+    int32_t cpu_level;       /* level of the kernels used */
+    int32_t precision;
+    int32_t cells;
+    uint32_t chunk_tokens;
+    uint64_t max_tokens;
+    uint64_t page_bytes;     /* key/value memory held now by all sessions and the free list */
+    uint64_t scratch_bytes;  /* working memory held now */
+} afmoe_context_info;
+
+AFMOE_API void afmoe_context_info_init(afmoe_context_info *info);
+AFMOE_API afmoe_status afmoe_context_get_info(afmoe_context *context, afmoe_context_info *info, afmoe_error *error);
+
+/* ---- Session ---------------------------------------------------------------------------------------------------- */
+
+typedef struct afmoe_session afmoe_session;
+
+AFMOE_API afmoe_status afmoe_session_create(afmoe_session **out, afmoe_context *context, afmoe_error *error);
+AFMOE_API void afmoe_session_free(afmoe_session *session);
+
+/** How a call that computes runs, and what it writes besides. */
+typedef struct afmoe_append_options {
+    uint32_t size;
+    int32_t reserved;              /* 0 */
+    const afmoe_cancel *cancel;    /* checked in every layer. Default NULL */
+    afmoe_progress_fn progress;    /* after every chunk, in tokens. Default NULL */
+    void *progress_data;
+    /* Log-probabilities of the prompt: for every position p in [logprob_begin, logprob_end) the natural logarithm
+     * of the probability the model gave to the token at p, from the tokens before it. Positions are absolute; the
+     * range must lie inside the tokens this call adds, and 1 <= logprob_begin unless the range is empty. */
+    uint64_t logprob_begin;        /* default 0 */
+    uint64_t logprob_end;          /* default 0: none */
+    float *out_logprobs;           /* [logprob_end - logprob_begin] */
+    /* Logits and final hidden states (after the last norm) at chosen absolute positions, rising, all among the
+     * tokens this call adds. Either buffer may be NULL. */
+    const uint64_t *positions;     /* default NULL */
+    uint64_t n_positions;          /* default 0 */
+    float *out_logits;             /* [n_positions][vocab_size] */
+    uint64_t logits_capacity;      /* floats in out_logits */
+    float *out_hidden;             /* [n_positions][hidden_size] */
+    uint64_t hidden_capacity;      /* floats in out_hidden */
+} afmoe_append_options;
+
+AFMOE_API void afmoe_append_options_init(afmoe_append_options *options);
+
+/** What a computing call did. */
+typedef struct afmoe_append_result {
+    uint32_t size;
+    int32_t reserved;
+    uint64_t n_tokens;   /* length of the timeline now */
+    uint64_t n_reused;   /* tokens of the request that were there already */
+    uint64_t n_computed; /* tokens that went through the layers */
+} afmoe_append_result;
+
+AFMOE_API void afmoe_append_result_init(afmoe_append_result *result);
+
+/** Extend the timeline by n tokens and leave the logits of the last one.
+ *
+ *  INVALID: an id outside the vocabulary; nothing was changed. CONTEXT_FULL: no room for all n; nothing was changed.
+ *  CANCELLED: whole chunks computed so far are kept, result->n_tokens says how many; logits are gone until the next
+ *  append. NO_MEMORY: as CANCELLED. n = 0 does nothing. */
+AFMOE_API afmoe_status afmoe_session_append(afmoe_session *session, const afmoe_token *tokens, uint64_t n_tokens,
+                                            const afmoe_append_options *options, afmoe_append_result *result,
+                                            afmoe_error *error);
+
+/** Make the timeline equal these n tokens, keeping the common prefix, and leave the logits of the last one.
+ *
+ *  The same tokens again cost nothing. When the timeline must go back further than the pages held allow
+ *  (rewind_tokens), reading starts again at the beginning: n_reused is 0 then. Options as in append; the ranges and
+ *  positions in them must lie among the tokens that are computed. Failures as in append. */
+AFMOE_API afmoe_status afmoe_session_sync(afmoe_session *session, const afmoe_token *tokens, uint64_t n_tokens,
+                                          const afmoe_append_options *options, afmoe_append_result *result,
+                                          afmoe_error *error);
+
+/** Drop all tokens from position n_tokens on (INVALID when there are fewer). Free while the pages needed are held;
+ *  else the kept tokens are computed again from the start, and the result says so. Logits are gone until the next
+ *  append, unless nothing was dropped. */
+AFMOE_API afmoe_status afmoe_session_rewind(afmoe_session *session, uint64_t n_tokens,
+                                            const afmoe_append_options *options, afmoe_append_result *result,
+                                            afmoe_error *error);
+
+/** Tokens of the timeline, copied; out_n gets their number. */
+AFMOE_API afmoe_status afmoe_session_tokens(afmoe_session *session, afmoe_token *out, uint64_t capacity,
+                                            uint64_t *out_n, afmoe_error *error);
+
+/** Logits of the last position, copied: vocab_size floats. STATE when there are none. */
+AFMOE_API afmoe_status afmoe_session_logits(afmoe_session *session, float *out, uint64_t capacity, uint64_t *out_n,
+                                            afmoe_error *error);
+/** The same, borrowed until the session's next append, sync, rewind, generate or free. */
+AFMOE_API afmoe_status afmoe_session_logits_view(afmoe_session *session, const float **out, uint64_t *out_n,
+                                                 afmoe_error *error);
+/** Natural log-probabilities of the last position (log softmax of the raw logits), vocab_size floats. NUMERIC when a
+ *  logit is NaN or none is finite. */
+AFMOE_API afmoe_status afmoe_session_logprobs(afmoe_session *session, float *out, uint64_t capacity, uint64_t *out_n,
+                                              afmoe_error *error);
+/** Final hidden state (after the last norm) of the last position, hidden_size floats. */
+AFMOE_API afmoe_status afmoe_session_hidden(afmoe_session *session, float *out, uint64_t capacity, uint64_t *out_n,
+                                            afmoe_error *error);
+
+typedef struct afmoe_session_stats {
+    uint32_t size;
+    int32_t reserved;
+    uint64_t n_tokens;          /* length of the timeline */
+    uint64_t n_prompt_computed; /* tokens computed in chunks of more than one, over the session's life */
+    uint64_t prompt_ns;         /* time in them, nanoseconds */
+    uint64_t n_decode_computed; /* tokens computed one at a time */
+    uint64_t decode_ns;
+    uint64_t n_reused;          /* tokens sync found already there */
+    uint64_t page_bytes;        /* key/value memory of this session */
+} afmoe_session_stats;
+
+AFMOE_API void afmoe_session_stats_init(afmoe_session_stats *stats);
+AFMOE_API afmoe_status afmoe_session_get_stats(afmoe_session *session, afmoe_session_stats *stats, afmoe_error *error);
+
+/* ---- Sampler ---------------------------------------------------------------------------------------------------- */
+
+typedef struct afmoe_sampler afmoe_sampler;
+
+/** Filters are applied in this order: bias, repetition, presence and frequency, temperature, top-k, top-p, min-p. */
+typedef struct afmoe_sampler_options {
+    uint32_t size;
+    int32_t reserved;               /* 0 */
+    float temperature;              /* 0..100; 0: greedy, the largest logit (lowest id on a tie). Default 0 */
+    float top_p;                    /* 0..1; keeps the most likely tokens up to and with the one that reaches it.
+                                       Default 1: off */
+    float min_p;                    /* 0..1; drops tokens below min_p times the best. Default 0: off */
+    float repetition_penalty;       /* 0.01..100; tokens of prompt and answer: logit divided if positive, else
+                                       multiplied. Default 1: off */
+    float presence_penalty;         /* -100..100; subtracted once for a token generated already. Default 0 */
+    float frequency_penalty;        /* -100..100; subtracted for every time it was generated. Default 0 */
+    uint64_t top_k;                 /* keeps the k most likely; 1..2^32, default 2^32: off */
+    uint64_t seed;                  /* any value; default 0. A draw depends on seed and position only */
+    const afmoe_token *bias_tokens; /* n_bias ids; copied. Default NULL */
+    const float *bias_values;       /* added to their logits, -1e30..1e30 or -infinity (never) */
+    uint64_t n_bias;                /* default 0 */
+} afmoe_sampler_options;
+
+/** Library defaults: greedy. */
+AFMOE_API void afmoe_sampler_options_init(afmoe_sampler_options *options);
+
+/** Library defaults, then what the checkpoint's generation_config.json recommends, where it has one. */
+AFMOE_API afmoe_status afmoe_model_sampler_options(const afmoe_model *model, afmoe_sampler_options *options,
+                                                   afmoe_error *error);
+
+/** Holds a reference on the model. */
+AFMOE_API afmoe_status afmoe_sampler_create(afmoe_sampler **out, afmoe_model *model,
+                                            const afmoe_sampler_options *options, afmoe_error *error);
+AFMOE_API void afmoe_sampler_free(afmoe_sampler *sampler);
+
+/** Choose the next token from the session's logits (they are not changed). The first n_prompt tokens of the timeline
+ *  count as prompt for the penalties, the rest as generated. NUMERIC when a logit is NaN, or none is left.
+ *  out_logprob (may be NULL): its natural log-probability in the raw distribution. */
+AFMOE_API afmoe_status afmoe_sampler_sample(afmoe_sampler *sampler, afmoe_session *session, uint64_t n_prompt,
+                                            afmoe_token *out_token, float *out_logprob, afmoe_error *error);
+
+/** The same on the caller's logits: vocab_size floats; `history` is the timeline so far; the draw is that of position
+ *  n_history. */
+AFMOE_API afmoe_status afmoe_sampler_sample_logits(afmoe_sampler *sampler, const float *logits, uint64_t n_logits,
+                                                   const afmoe_token *history, uint64_t n_history, uint64_t n_prompt,
+                                                   afmoe_token *out_token, float *out_logprob, afmoe_error *error);
+
+/** The k most likely tokens of the last position in the raw distribution, falling; ties by lower id. Rows without a
+ *  token are left out. k = capacity of both buffers; out_n gets how many there are. */
+AFMOE_API afmoe_status afmoe_session_top_logprobs(afmoe_session *session, afmoe_token *out_tokens,
+                                                  float *out_logprobs, uint64_t k, uint64_t *out_n,
+                                                  afmoe_error *error);
+
+/* ---- Generate --------------------------------------------------------------------------------------------------- */
+
+/** One step of generation, valid during the callback. */
+typedef struct afmoe_piece {
+    uint32_t size;
+    afmoe_token token;               /* -1 in a last piece that only brings held-back text */
+    const char *text;                /* whole code points that are final now; may be empty. Not NUL-terminated */
+    uint64_t text_bytes;
+    uint64_t position;               /* of the token in the timeline */
+    float logprob;                   /* of the token in the raw distribution; 0 when token is -1 */
+    int32_t reserved;
+    const afmoe_token *top_tokens;   /* the n_top most likely tokens at this position */
+    const float *top_logprobs;
+    uint64_t n_top;
+} afmoe_piece;
+
+/** Non-zero stops: afmoe_generate returns CANCELLED and the tokens so far are kept. */
+typedef int32_t (*afmoe_piece_fn)(void *user_data, const afmoe_piece *piece);
+
+typedef struct afmoe_generate_options {
+    uint32_t size;
+    int32_t ignore_eos;              /* 1: the model's stop set does not stop. Default 0 */
+    uint64_t max_tokens;             /* most tokens to generate. Default 2^64-1: until something stops */
+    uint64_t n_prompt;               /* tokens of the timeline that count as prompt for the penalties.
+                                        Default 2^64-1: all that are there when the call starts */
+    const afmoe_token *stop_tokens;  /* further tokens that stop. Default NULL */
+    uint64_t n_stop_tokens;
+    const char *const *stop_strings; /* text that stops, also across tokens; not given out. Default NULL */
+    const uint64_t *stop_string_bytes; /* length of each; NULL: NUL-terminated */
+    uint64_t n_stop_strings;         /* 0..64 */
+    uint64_t n_top_logprobs;         /* alternatives in each piece, 0..1024. Default 0 */
+    int32_t keep_special;            /* 1: text of CONTROL tokens appears in pieces. Default 0 */
+    int32_t reserved;                /* 0 */
+    afmoe_piece_fn on_piece;         /* default NULL */
+    void *on_piece_data;
+    const afmoe_cancel *cancel;      /* default NULL */
+} afmoe_generate_options;
+
+AFMOE_API void afmoe_generate_options_init(afmoe_generate_options *options);
+
+enum {
+    AFMOE_FINISH_NONE = 0,
+    AFMOE_FINISH_LENGTH = 1,      /* max_tokens reached */
+    AFMOE_FINISH_STOP_TOKEN = 2,
+    AFMOE_FINISH_STOP_STRING = 3,
+    AFMOE_FINISH_CANCELLED = 4,   /* cancel object or callback */
+    AFMOE_FINISH_CONTEXT = 5,     /* session or page limit reached */
+    AFMOE_FINISH_ERROR = 6
+};
+
+typedef struct afmoe_generate_result {
+    uint32_t size;
+    int32_t finish_reason;     /* AFMOE_FINISH_* */
+    uint64_t n_generated;      /* tokens added to the timeline */
+    afmoe_token stop_token;    /* the one that stopped (not added to the timeline), else -1 */
+    int32_t stop_string;       /* index of the one that stopped, else -1 */
+    uint64_t elapsed_ns;
+} afmoe_generate_result;
+
+AFMOE_API void afmoe_generate_result_init(afmoe_generate_result *result);
+
+/** Sample, append and give out text until something stops. Starts from the session's logits (STATE without them).
+ *
+ *  `sampler` NULL: greedy. Every token given out is in the timeline, and the logits of the last one are there, so the
+ *  next call goes on. Returns END when a stop token or stop string ended it, OK when max_tokens did, CANCELLED,
+ *  CONTEXT_FULL (all tokens so far kept), NUMERIC, NO_MEMORY. */
+AFMOE_API afmoe_status afmoe_generate(afmoe_session *session, afmoe_sampler *sampler,
+                                      const afmoe_generate_options *options, afmoe_generate_result *result,
+                                      afmoe_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,117 @@
+/* The kernel table: every piece of arithmetic on bare pointers and shapes.
+ *
+ * Kernels know no models, files, threads or allocation, and cannot fail. `afmoe__kernels_select` fills a table with
+ * the plain C reference (ref/) and lets each architecture overwrite what it has up to a level (x86/), so every
+ * pointer is valid at every level.
+ *
+ * Contracts shared by all kernels
+ *   alignment   none unless said: weights lie in mapped files at any offset, floats are read unaligned.
+ *   tails       every size >= 0 works; nothing is read or written past the sizes given.
+ *   aliasing    outputs do not overlap inputs unless said.
+ *   arithmetic  float32, no contraction but explicit fused multiply-add, no fast-math.
+ *   order       the value of an output element depends on its own inputs and shapes alone: not on how many rows,
+ *               tokens or heads the call has. One-token and panel products of a format sum in the same order, so
+ *               they give the same bits (within one level; levels differ from each other by rounding).
+ *
+ * Order of summation of a product over k = 0..n-1: eight lanes, lane i takes the k with k % 8 == i in rising k, each
+ * step one multiply-add; then ((l0+l4)+(l2+l6)) + ((l1+l5)+(l3+l7)). */
+#ifndef AFMOE_KERNELS_KERNELS_H
+#define AFMOE_KERNELS_KERNELS_H
+
+#include "format.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Formats of the key/value cells. */
+enum cell_format { CELLS_F32, CELLS_F16, CELLS_BF16, N_CELL_FORMATS };
+
+enum { PAGE_POSITIONS = 64 }; /* positions of one key/value page */
+
+/* What a product needs to know of one weight format at one precision. */
+struct product_kernels {
+    /* Activations as the product reads them. NULL: the floats themselves. (Later precisions quantise here.) */
+    void (*prepare)(void *out, const float *x, uint64_t n);
+    /* Bytes of n prepared activations; unused while prepare is NULL. */
+    uint64_t (*prepared_bytes)(uint64_t n);
+
+    /* Exact float values of one row: out[n_columns]. */
+    void (*decode_row)(float *out, const void *row, uint64_t n_columns);
+
+    /* One token: out[r] = sum_k rows[r][k] * x[k], r < n_rows; rows `row_bytes` apart. */
+    void (*one_token)(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,
+                      uint64_t n_columns);
+
+    /* Many tokens: out[t * out_stride + r] = sum_k rows[r][k] * x[t][k], t < n_tokens, tokens `x_stride_bytes` apart.
+     * scratch: panel_scratch_bytes(n_columns) bytes, 64-byte aligned, where a panel of rows is decoded once for all
+     * tokens. Same bits as one_token for every row and token. */
+    void (*panel)(float *out, uint64_t out_stride, const void *x, uint64_t x_stride_bytes, uint64_t n_tokens,
+                  const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns, void *scratch);
+    uint64_t (*panel_scratch_bytes)(uint64_t n_columns);
+};
+
+/* Attention of the query heads that share one kv head, one token, over one page (see attention_page). */
+struct attention_state {
+    float max; /* running maximum of the scores, starts at -INFINITY */
+    float sum; /* running sum of exp(score - max), starts at 0 */
+};
+
+struct kernels {
+    int32_t level;           /* AFMOE_CPU_* actually used */
+    uint64_t panel_rows;     /* preferred multiple of rows when work is split */
+    struct product_kernels product[N_FORMATS];
+
+    /* out[k] = x[k] / sqrt(mean(x^2) + eps) * weight[k], k < n. out may equal x. */
+    void (*rms_norm)(float *out, const float *x, const float *weight, uint64_t n, float eps);
+
+    /* x[k] += y[k] */
+    void (*add)(float *x, const float *y, uint64_t n);
+
+    /* x[k] *= factor */
+    void (*scale)(float *x, float factor, uint64_t n);
+
+    /* x[k] += w * y[k], one fused multiply-add each */
+    void (*add_scaled)(float *x, const float *y, float w, uint64_t n);
+
+    /* Rotate pairs (i, i + n/2) of one head in place:
+     * [x1*c - x2*s | x2*c + x1*s], c = cos[i], s = sin[i], i < n/2. n even. */
+    void (*rope)(float *x, const float *cos, const float *sin, uint64_t n);
+
+    /* out[k] = silu(gate[k]) * up[k]. out may equal gate. */
+    void (*silu_mul)(float *out, const float *gate, const float *up, uint64_t n);
+
+    /* x[k] *= sigmoid(gate[k]) */
+    void (*sigmoid_gate)(float *x, const float *gate, uint64_t n);
+
+    /* Scores of a router: out[e] = sigmoid(z[e]), or softmax over all n. out may equal z. */
+    void (*sigmoid)(float *out, const float *z, uint64_t n);
+    void (*softmax)(float *out, const float *z, uint64_t n);
+
+    /* max and sum exp(x - max) of n values: for log-probabilities. sum accumulates in double. NaN anywhere gives a
+     * NaN max or sum. n >= 1. */
+    void (*log_sum_exp)(const float *x, uint64_t n, float *out_max, double *out_sum);
+
+    /* Store n floats as cells (round to nearest even). */
+    void (*store_cells[N_CELL_FORMATS])(void *out, const float *x, uint64_t n);
+
+    /* One page of attention for `n_heads` query heads (q[h * q_stride ..], head_dim each) of one token against the
+     * page of their common kv head: keys [64][head_dim] and values [64][head_dim] cells. Positions
+     * [begin, end) of the page are seen, 0 <= begin < end <= 64. For each head h:
+     *   s_j = scale * (q . k_j)            (product order above)
+     *   new max m'; sum = sum * exp(max - m') + sum_j exp(s_j - m'); acc likewise with v_j, j rising.
+     * acc[h * acc_stride ..][head_dim] starts at 0; the caller divides by sum at the end. */
+    void (*attention_page[N_CELL_FORMATS])(float *acc, uint64_t acc_stride, struct attention_state *state,
+                                           const float *q, uint64_t q_stride, uint64_t n_heads, const void *keys,
+                                           const void *values, uint64_t head_dim, uint32_t begin, uint32_t end,
+                                           float scale);
+};
+
+/* Fill the table for a level the CPU has (AFMOE_CPU_* of afmoe.h); variants above it are not used. The table's
+ * `level` is the highest level <= `level` that this build has variants for. */
+void afmoe__kernels_select(struct kernels *out, int32_t level);
+
+/* Rows of each floor's own file, called by afmoe__kernels_select in rising order of level. */
+void afmoe__kernels_ref(struct kernels *k);
+void afmoe__kernels_avx2(struct kernels *k);
+
+#endif

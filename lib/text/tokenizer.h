@@ -1,0 +1,37 @@
+/* Tokenizer: text to ids and back, from tokenizer.json or GGUF metadata. Immutable after load, any thread.
+ *
+ * Steps of an encode: cut out added tokens (longest of those starting at the leftmost place, as the reference does),
+ * split what lies between (pretokenizer.h), merge bytes of each piece (bpe.h). */
+#ifndef AFMOE_TEXT_TOKENIZER_H
+#define AFMOE_TEXT_TOKENIZER_H
+
+#include "afmoe.h"
+#include "gguf.h"
+
+struct tokenizer;
+
+/* `text`: a tokenizer.json. UNSUPPORTED (with the reason) for another model type, pre-tokenizer, normalizer or
+ * decoder than Trinity's. `name` names the document in messages. */
+afmoe_status afmoe__tokenizer_from_json(struct tokenizer **out, const uint8_t *text, uint64_t n_bytes,
+                                        uint64_t max_json_bytes, const char *name, afmoe_error *error);
+/* tokenizer.ggml.*: model gpt2, pre afmoe. */
+afmoe_status afmoe__tokenizer_from_gguf(struct tokenizer **out, const struct gguf *gguf, afmoe_error *error);
+void afmoe__tokenizer_free(struct tokenizer *tokenizer);
+
+/* Ids are below this (highest id + 1; rows without a token lie in between or above). */
+uint64_t afmoe__tokenizer_n_ids(const struct tokenizer *tokenizer);
+uint64_t afmoe__tokenizer_n_tokens(const struct tokenizer *tokenizer);
+
+/* As afmoe_tokenize; `options` is validated here. */
+afmoe_status afmoe__tokenizer_encode(const struct tokenizer *tokenizer, const char *text, uint64_t text_bytes,
+                                     const afmoe_tokenize_options *options, afmoe_token *out, uint64_t capacity,
+                                     uint64_t *out_n, afmoe_error *error);
+
+/* Raw bytes of a token and its AFMOE_TOKEN_* kind; an id without a token: no bytes, UNUSED. Any id is accepted. */
+int32_t afmoe__tokenizer_token(const struct tokenizer *tokenizer, afmoe_token id, const uint8_t **out_bytes,
+                               uint64_t *out_n);
+
+/* The id whose bytes these are (added tokens first), or -1. */
+afmoe_token afmoe__tokenizer_find(const struct tokenizer *tokenizer, const uint8_t *bytes, uint64_t n_bytes);
+
+#endif

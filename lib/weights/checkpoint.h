@@ -1,0 +1,49 @@
+/* A checkpoint on disk: finds out what a path is, opens its files, reads the config and binds the weights.
+ *
+ * Path kinds: a .gguf file (told by its magic, not its name); a folder with config.json and safetensors; a
+ * tokenizer.json or a folder with one (tokenizer only). The tokenizer's own data is handed on unread: the text floor
+ * builds the tokenizer from it. Everything here lives until afmoe__checkpoint_close. */
+#ifndef AFMOE_WEIGHTS_CHECKPOINT_H
+#define AFMOE_WEIGHTS_CHECKPOINT_H
+
+#include "file.h"
+#include "gguf.h"
+#include "weights.h"
+
+struct checkpoint_options {
+    bool tokenizer_only;
+    bool strict;
+    uint64_t max_json_bytes;
+    afmoe_log_fn log;
+    void *log_data;
+};
+
+/* What generation_config.json (or GGUF metadata) recommends. has_* tell which were there. */
+struct generation_config {
+    bool has_temperature, has_top_p, has_top_k, has_min_p, has_repetition_penalty, has_do_sample;
+    double temperature, top_p, min_p, repetition_penalty;
+    uint64_t top_k;
+    bool do_sample;
+    int32_t *eos_tokens; /* the stop set the file names; NULL when it names none */
+    uint64_t n_eos_tokens;
+};
+
+struct checkpoint {
+    int32_t container; /* AFMOE_CONTAINER_* */
+    int32_t layout;    /* AFMOE_LAYOUT_* */
+    bool has_weights;
+    struct model_config config; /* without weights: whatever could be read of bos/eos/pad, the rest zero */
+    struct model_weights weights;
+    struct generation_config generation;
+    bool add_bos; /* tokenizer_config.json add_bos_token, tokenizer.ggml.add_bos_token; absent: false */
+    struct gguf *gguf;                 /* GGUF: its metadata, else NULL */
+    struct mapped_file tokenizer_json; /* folder: tokenizer.json, data NULL when there is none */
+    void *owned;                       /* files and memory behind the view */
+};
+
+afmoe_status afmoe__checkpoint_open(struct checkpoint *out, const char *path, const struct checkpoint_options *options,
+                                    afmoe_error *error);
+/* Safe on a zeroed struct. */
+void afmoe__checkpoint_close(struct checkpoint *checkpoint);
+
+#endif
