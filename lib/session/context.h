@@ -1,0 +1,20 @@
+/* Context: what it takes to compute for one model - worker pool, kernels, scratch, the store of key/value pages - and
+ * whose turn it is. Knows weights and config, not where they came from. */
+#ifndef AFMOE_SESSION_CONTEXT_H
+#define AFMOE_SESSION_CONTEXT_H
+
+#include "afmoe.h"
+#include "weights.h"
+
+struct context;
+
+/* `config` and `weights` must outlive the context. `options` is validated here. */
+afmoe_status afmoe__context_create(struct context **out, const struct model_config *config,
+                                   const struct model_weights *weights, const afmoe_context_options *options,
+                                   afmoe_error *error);
+/* All sessions must be gone. */
+void afmoe__context_free(struct context *context);
+void afmoe__context_info(struct context *context, afmoe_context_info *out);
+const struct model_config *afmoe__context_config(const struct context *context);
+
+#endif

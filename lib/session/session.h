@@ -1,0 +1,33 @@
+/* Session: one timeline of tokens with its key/value pages, in a context that must outlive it.
+ *
+ * One caller at a time (the floor above answers BUSY to a second); sessions of one context may be called from
+ * different threads and take turns, chunk by chunk, in arrival order. */
+#ifndef AFMOE_SESSION_SESSION_H
+#define AFMOE_SESSION_SESSION_H
+
+#include "context.h"
+
+struct session;
+
+afmoe_status afmoe__session_create(struct session **out, struct context *context, afmoe_error *error);
+void afmoe__session_free(struct session *session);
+
+/* As the public calls of the same names; `options` and `result` are full structs, not NULL. */
+afmoe_status afmoe__session_append(struct session *session, const afmoe_token *tokens, uint64_t n_tokens,
+                                   const afmoe_append_options *options, afmoe_append_result *result,
+                                   afmoe_error *error);
+afmoe_status afmoe__session_sync(struct session *session, const afmoe_token *tokens, uint64_t n_tokens,
+                                 const afmoe_append_options *options, afmoe_append_result *result,
+                                 afmoe_error *error);
+afmoe_status afmoe__session_rewind(struct session *session, uint64_t n_tokens, const afmoe_append_options *options,
+                                   afmoe_append_result *result, afmoe_error *error);
+
+uint64_t afmoe__session_n_tokens(const struct session *session);
+const afmoe_token *afmoe__session_tokens(const struct session *session);
+/* Of the last position: vocab_size and hidden_size floats, valid until the next call; NULL when there are none. */
+const float *afmoe__session_logits(const struct session *session);
+const float *afmoe__session_hidden(const struct session *session);
+struct context *afmoe__session_context(const struct session *session);
+void afmoe__session_stats(const struct session *session, afmoe_session_stats *out);
+
+#endif
