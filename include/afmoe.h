@@ -200,7 +200,7 @@ typedef struct afmoe_model_info {
 AFMOE_API void afmoe_model_info_init(afmoe_model_info *info);
 AFMOE_API afmoe_status afmoe_model_get_info(const afmoe_model *model, afmoe_model_info *info, afmoe_error *error);
 
-/** The model's stop set: eos of generation_config.json or of the GGUF, else the config's eos and, where the vocabulary
+/** The model's stop set: the eos ids of generation_config.json; without them the file's eos and, where the vocabulary
  *  has them, <|im_end|> and <|end_of_text|>. */
 AFMOE_API afmoe_status afmoe_model_stop_tokens(const afmoe_model *model, afmoe_token *out, uint64_t capacity,
                                                uint64_t *out_n, afmoe_error *error);

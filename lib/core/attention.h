@@ -1,0 +1,24 @@
+/* Attention of one layer: q, k, v and gate to the gated output, before the output projection. */
+#ifndef AFMOE_CORE_ATTENTION_H
+#define AFMOE_CORE_ATTENTION_H
+
+#include "batch.h"
+#include "engine.h"
+
+struct attention_buffers {
+    float *q;          /* [rows][n_heads * head_dim], normed and rotated in place */
+    float *k, *v;      /* [rows][n_kv_heads * head_dim] */
+    float *gate;       /* [rows][n_heads * head_dim] */
+    float *out;        /* [rows][n_heads * head_dim] */
+    const float *cos, *sin; /* [rows][head_dim / 2] */
+};
+
+/* Norm and rotate q and k, store k and v as cells, attend, gate. */
+void afmoe__attention_run(const struct engine *engine, const struct model_config *config,
+                          const struct layer_weights *weights, uint32_t layer, enum cell_format cell_format,
+                          const struct batch *batch, const struct attention_buffers *buffers);
+
+/* Scratch one worker needs. */
+uint64_t afmoe__attention_scratch_bytes(const struct model_config *config);
+
+#endif

@@ -1,0 +1,40 @@
+/* The rows of one pass over the layers: tokens of one or more sessions, side by side.
+ *
+ * Item i brings n_tokens tokens that continue its timeline at position n_past; its rows lie one after the other. Rows
+ * of different items never meet: a pass over a list gives each item the bits it would get alone. */
+#ifndef AFMOE_CORE_BATCH_H
+#define AFMOE_CORE_BATCH_H
+
+#include "afmoe.h"
+#include "cells.h"
+
+struct batch_item {
+    const struct cells *cells; /* with a page for every position that is written or seen */
+    const afmoe_token *tokens;
+    uint64_t n_tokens;
+    uint64_t n_past;
+    const uint64_t *wanted; /* rows of this item (0..n_tokens-1), rising, that want the head */
+    uint64_t n_wanted;
+    uint64_t first_row; /* set by the decoder */
+};
+
+struct batch {
+    struct batch_item *items;
+    uint64_t n_items;
+    uint64_t n_rows; /* set by the decoder */
+};
+
+/* The item that row belongs to. Lists are short. */
+static inline const struct batch_item *batch_item_of(const struct batch *batch, uint64_t row)
+{
+    const struct batch_item *item = batch->items;
+    while (row >= item->first_row + item->n_tokens) item++;
+    return item;
+}
+
+static inline uint64_t batch_position(const struct batch_item *item, uint64_t row)
+{
+    return item->n_past + (row - item->first_row);
+}
+
+#endif

@@ -1,0 +1,292 @@
+/* The decoder, in the order it runs:
+ *
+ *   h = embed[ids]; if mup_enabled h *= sqrt(hidden)
+ *   for each layer:
+ *     a = rms(h, input_norm); q, k, v, gate = a W'; o = attention(q, k, v, gate)
+ *     h += rms(o Wo', post_attention_norm)
+ *     m = rms(h, pre_mlp_norm); y = dense or mixture of experts of m
+ *     h += rms(y, post_mlp_norm)
+ *   hidden = rms(h, norm); logits = hidden head'
+ *
+ * Layers before n_dense_layers are dense, the others mixtures. No scale or cap on logits. */
+#include "decoder.h"
+
+#include "attention.h"
+#include "cancel.h"
+#include "error.h"
+#include "experts.h"
+#include "linear.h"
+#include "memory.h"
+#include "rope.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Rows whose logits are computed together: the head is read once for all of them. */
+enum { HEAD_ROWS = 8 };
+
+struct decoder {
+    const struct model_config *config;
+    const struct model_weights *weights;
+    struct engine engine;
+    enum cell_format cells;
+    uint64_t max_rows;
+    float *frequencies; /* [head_dim / 2] */
+    float rope_factor;
+    uint8_t *scratch; /* the block everything below lies in */
+    uint64_t scratch_bytes;
+    float *h, *normed, *y; /* [max_rows][hidden] */
+    float *cos, *sin;      /* [max_rows][head_dim / 2] */
+    struct attention_buffers attention;
+    struct experts_buffers experts;
+    float *hidden, *logits; /* [HEAD_ROWS][hidden], [HEAD_ROWS][vocab] */
+};
+
+/* ---- Creation ---- */
+
+/* Place all buffers in one block; with base NULL only count. The sizes fit: every factor has passed the config's
+ * ranges. */
+static uint64_t lay_out(struct decoder *d, uint8_t *base)
+{
+    const struct model_config *c = d->config;
+    uint64_t used = 0, rows = d->max_rows, heads = (uint64_t)c->n_heads * c->head_dim;
+    uint64_t kv_heads = (uint64_t)c->n_kv_heads * c->head_dim;
+    d->h = carve(base, &used, rows * c->hidden_size, sizeof(float));
+    d->normed = carve(base, &used, rows * c->hidden_size, sizeof(float));
+    d->y = carve(base, &used, rows * c->hidden_size, sizeof(float));
+    d->cos = carve(base, &used, rows * c->head_dim / 2, sizeof(float));
+    d->sin = carve(base, &used, rows * c->head_dim / 2, sizeof(float));
+    d->frequencies = carve(base, &used, c->head_dim / 2, sizeof(float));
+    d->attention.q = carve(base, &used, rows * heads, sizeof(float));
+    d->attention.k = carve(base, &used, rows * kv_heads, sizeof(float));
+    d->attention.v = carve(base, &used, rows * kv_heads, sizeof(float));
+    d->attention.gate = carve(base, &used, rows * heads, sizeof(float));
+    d->attention.out = carve(base, &used, rows * heads, sizeof(float));
+    d->hidden = carve(base, &used, HEAD_ROWS * c->hidden_size, sizeof(float));
+    d->logits = carve(base, &used, HEAD_ROWS * c->vocab_size, sizeof(float));
+    d->attention.cos = d->cos;
+    d->attention.sin = d->sin;
+    return used + afmoe__experts_layout(&d->experts, base ? base + used : NULL, c, rows);
+}
+
+static uint64_t most_columns(const struct model_config *c)
+{
+    uint64_t candidates[] = {c->hidden_size, (uint64_t)c->n_heads * c->head_dim, c->intermediate_size,
+                             c->moe_intermediate_size, c->n_shared_experts * c->moe_intermediate_size};
+    uint64_t most = 0;
+    for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++)
+        if (candidates[i] > most) most = candidates[i];
+    return most;
+}
+
+static uint64_t worker_scratch_bytes(const struct decoder *d, int32_t cpu_level)
+{
+    struct kernels kernels;
+    afmoe__kernels_select(&kernels, cpu_level);
+    uint64_t rows = d->max_rows > HEAD_ROWS ? d->max_rows : HEAD_ROWS;
+    uint64_t linear = afmoe__linear_scratch_bytes(&kernels, rows, most_columns(d->config));
+    uint64_t attention = afmoe__attention_scratch_bytes(d->config);
+    return linear > attention ? linear : attention;
+}
+
+static afmoe_status allocate(struct decoder *d, const struct decoder_options *options, afmoe_error *error)
+{
+    d->scratch_bytes = lay_out(d, NULL);
+    d->scratch = afmoe__alloc_aligned(d->scratch_bytes, 1);
+    if (!d->scratch) return afmoe__fail_memory(error, d->scratch_bytes, "scratch of the decoder");
+    lay_out(d, d->scratch);
+    d->rope_factor = afmoe__rope_frequencies(d->frequencies, d->config);
+    return afmoe__engine_create(&d->engine, options->cpu_level, options->n_threads,
+                                worker_scratch_bytes(d, options->cpu_level), error);
+}
+
+afmoe_status afmoe__decoder_create(struct decoder **out, const struct model_config *config,
+                                   const struct model_weights *weights, const struct decoder_options *options,
+                                   afmoe_error *error)
+{
+    *out = NULL;
+    struct decoder *d = afmoe__alloc_zeroed(1, sizeof *d);
+    if (!d) return afmoe__fail_memory(error, sizeof *d, "the decoder");
+    d->config = config;
+    d->weights = weights;
+    d->cells = options->cells;
+    d->max_rows = options->max_rows;
+    afmoe_status status = allocate(d, options, error);
+    if (status != AFMOE_OK)
+        afmoe__decoder_free(d);
+    else
+        *out = d;
+    return status;
+}
+
+void afmoe__decoder_free(struct decoder *d)
+{
+    if (!d) return;
+    afmoe__engine_destroy(&d->engine);
+    afmoe__free(d->scratch);
+    afmoe__free(d);
+}
+
+int32_t afmoe__decoder_cpu_level(const struct decoder *d)
+{
+    return d->engine.kernels.level;
+}
+
+const struct kernels *afmoe__decoder_kernels(const struct decoder *d)
+{
+    return &d->engine.kernels;
+}
+
+uint64_t afmoe__decoder_scratch_bytes(const struct decoder *d)
+{
+    return d->scratch_bytes + d->engine.worker_scratch_bytes * afmoe__pool_n_threads(d->engine.pool);
+}
+
+/* ---- The pass ---- */
+
+struct pass {
+    struct decoder *d;
+    const struct batch *batch;
+    const float *norm;  /* stage norm_rows */
+    const float *post;  /* stage add_rows */
+};
+
+static void embed_rows(void *arg, uint64_t begin, uint64_t end, uint32_t worker)
+{
+    const struct pass *pass = arg;
+    struct decoder *d = pass->d;
+    const struct matrix *embedding = &d->weights->embedding;
+    uint64_t hidden = d->config->hidden_size, half = d->config->head_dim / 2;
+    (void)worker;
+    for (uint64_t row = begin; row < end; row++) {
+        const struct batch_item *item = batch_item_of(pass->batch, row);
+        uint64_t token = (uint64_t)item->tokens[row - item->first_row];
+        float *h = d->h + row * hidden;
+        d->engine.kernels.product[embedding->format].decode_row(h, embedding->data + token * embedding->row_bytes,
+                                                                hidden);
+        if (d->config->mup_enabled) d->engine.kernels.scale(h, (float)sqrt((double)hidden), hidden);
+        afmoe__rope_row(d->cos + row * half, d->sin + row * half, d->frequencies, half, d->rope_factor,
+                        batch_position(item, row));
+    }
+}
+
+/* normed = rms(h, norm) */
+static void norm_rows(void *arg, uint64_t begin, uint64_t end, uint32_t worker)
+{
+    const struct pass *pass = arg;
+    struct decoder *d = pass->d;
+    uint64_t n = d->config->hidden_size;
+    (void)worker;
+    for (uint64_t row = begin; row < end; row++)
+        d->engine.kernels.rms_norm(d->normed + row * n, d->h + row * n, pass->norm, n, (float)d->config->rms_norm_eps);
+}
+
+/* h += rms(y, post), then, where there is a next norm, normed = rms(h, norm) */
+static void add_rows(void *arg, uint64_t begin, uint64_t end, uint32_t worker)
+{
+    const struct pass *pass = arg;
+    struct decoder *d = pass->d;
+    uint64_t n = d->config->hidden_size;
+    for (uint64_t row = begin; row < end; row++) {
+        float *y = d->y + row * n;
+        d->engine.kernels.rms_norm(y, y, pass->post, n, (float)d->config->rms_norm_eps);
+        d->engine.kernels.add(d->h + row * n, y, n);
+    }
+    if (pass->norm) norm_rows(arg, begin, end, worker);
+}
+
+static void project_qkv(struct decoder *d, const struct layer_weights *w, uint64_t n_rows)
+{
+    const struct model_config *c = d->config;
+    uint64_t heads = (uint64_t)c->n_heads * c->head_dim, kv_heads = (uint64_t)c->n_kv_heads * c->head_dim;
+    struct linear_job job = {.x = d->normed, .x_stride = c->hidden_size, .n_tokens = n_rows};
+    struct linear_job q = job, k = job, v = job, gate = job;
+    q.weights = &w->q, q.bias = w->q_bias, q.y = d->attention.q, q.y_stride = heads;
+    k.weights = &w->k, k.bias = w->k_bias, k.y = d->attention.k, k.y_stride = kv_heads;
+    v.weights = &w->v, v.bias = w->v_bias, v.y = d->attention.v, v.y_stride = kv_heads;
+    gate.weights = &w->gate, gate.y = d->attention.gate, gate.y_stride = heads;
+    struct linear_job jobs[] = {q, k, v, gate};
+    afmoe__linear_run(&d->engine, jobs, 4);
+}
+
+static void project_out(struct decoder *d, const struct layer_weights *w, uint64_t n_rows)
+{
+    struct linear_job job = {.weights = &w->o, .bias = w->o_bias, .x = d->attention.out, .x_stride = w->o.n_columns,
+                             .n_tokens = n_rows, .y = d->y, .y_stride = d->config->hidden_size};
+    afmoe__linear_run(&d->engine, &job, 1);
+}
+
+static void run_layer(struct pass *pass, uint32_t layer, const struct decoder_trace *trace)
+{
+    struct decoder *d = pass->d;
+    const struct layer_weights *w = &d->weights->layers[layer];
+    uint64_t n_rows = pass->batch->n_rows;
+    bool dense = layer < d->config->n_dense_layers;
+
+    project_qkv(d, w, n_rows);
+    afmoe__attention_run(&d->engine, d->config, w, layer, d->cells, pass->batch, &d->attention);
+    project_out(d, w, n_rows);
+    pass->post = w->post_attention_norm;
+    pass->norm = w->pre_mlp_norm;
+    engine_run(&d->engine, add_rows, pass, n_rows, 8);
+
+    if (dense)
+        afmoe__experts_dense(&d->engine, &w->mlp, d->normed, n_rows, d->y, &d->experts);
+    else
+        afmoe__experts_mixture(&d->engine, d->config, w, d->normed, n_rows, d->y, &d->experts);
+    if (!dense && trace && trace->router)
+        trace->router(trace->user, layer, d->experts.router_logits, d->experts.ids, d->experts.route_weights, n_rows);
+    pass->post = w->post_mlp_norm;
+    pass->norm = layer + 1 < d->config->n_layers ? d->weights->layers[layer + 1].input_norm : NULL;
+    engine_run(&d->engine, add_rows, pass, n_rows, 8);
+}
+
+/* Final norm and head of `n` wanted rows starting at index `first` of the item's list. */
+static void head_rows(struct decoder *d, const struct batch *batch, uint64_t item_index, uint64_t first, uint64_t n,
+                      decoder_row_fn on_row, void *user)
+{
+    const struct batch_item *item = &batch->items[item_index];
+    uint64_t hidden = d->config->hidden_size, vocab = d->config->vocab_size;
+    for (uint64_t i = 0; i < n; i++)
+        d->engine.kernels.rms_norm(d->hidden + i * hidden, d->h + (item->first_row + item->wanted[first + i]) * hidden,
+                                   d->weights->norm, hidden, (float)d->config->rms_norm_eps);
+    struct linear_job job = {.weights = &d->weights->head, .x = d->hidden, .x_stride = hidden, .n_tokens = n,
+                             .y = d->logits, .y_stride = vocab};
+    afmoe__linear_run(&d->engine, &job, 1);
+    for (uint64_t i = 0; i < n; i++)
+        on_row(user, item_index, item->wanted[first + i], d->hidden + i * hidden, d->logits + i * vocab);
+}
+
+static afmoe_status cancelled(afmoe_error *error, uint32_t layer)
+{
+    return afmoe__fail(error, AFMOE_CANCELLED, "cancelled before layer %u", layer);
+}
+
+afmoe_status afmoe__decoder_pass(struct decoder *d, struct batch *batch, decoder_row_fn on_row, void *user,
+                                 const struct decoder_trace *trace, const afmoe_cancel *cancel, afmoe_error *error)
+{
+    batch->n_rows = 0;
+    for (uint64_t i = 0; i < batch->n_items; i++) {
+        batch->items[i].first_row = batch->n_rows;
+        batch->n_rows += batch->items[i].n_tokens;
+    }
+    if (batch->n_rows > d->max_rows)
+        return afmoe__fail(error, AFMOE_INTERNAL, "a pass of %llu rows, scratch holds %llu",
+                           (unsigned long long)batch->n_rows, (unsigned long long)d->max_rows);
+
+    struct pass pass = {.d = d, .batch = batch, .norm = d->weights->layers[0].input_norm};
+    engine_run(&d->engine, embed_rows, &pass, batch->n_rows, 4);
+    engine_run(&d->engine, norm_rows, &pass, batch->n_rows, 8);
+    for (uint32_t layer = 0; layer < d->config->n_layers; layer++) {
+        if (cancel_requested(cancel)) return cancelled(error, layer);
+        if (trace && trace->residual) trace->residual(trace->user, layer, d->h, batch->n_rows);
+        run_layer(&pass, layer, trace);
+    }
+    if (cancel_requested(cancel)) return cancelled(error, d->config->n_layers);
+    for (uint64_t i = 0; i < batch->n_items; i++)
+        for (uint64_t first = 0; first < batch->items[i].n_wanted; first += HEAD_ROWS) {
+            uint64_t left = batch->items[i].n_wanted - first;
+            head_rows(d, batch, i, first, left < HEAD_ROWS ? left : HEAD_ROWS, on_row, user);
+        }
+    return AFMOE_OK;
+}

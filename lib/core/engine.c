@@ -1,0 +1,28 @@
+/* Kernels, pool and worker scratch put together, see engine.h. */
+#include "engine.h"
+
+#include "error.h"
+#include "memory.h"
+
+#include <string.h>
+
+afmoe_status afmoe__engine_create(struct engine *out, int32_t cpu_level, uint32_t n_threads,
+                                  uint64_t worker_scratch_bytes, afmoe_error *error)
+{
+    memset(out, 0, sizeof *out);
+    afmoe__kernels_select(&out->kernels, cpu_level);
+    out->worker_scratch_bytes = (worker_scratch_bytes + CACHE_LINE_BYTES - 1) & ~(uint64_t)(CACHE_LINE_BYTES - 1);
+    out->worker_scratch = afmoe__alloc_aligned(n_threads, out->worker_scratch_bytes);
+    if (!out->worker_scratch)
+        return afmoe__fail_memory(error, n_threads * out->worker_scratch_bytes, "scratch of the worker threads");
+    afmoe_status status = afmoe__pool_create(&out->pool, n_threads, error);
+    if (status != AFMOE_OK) afmoe__engine_destroy(out);
+    return status;
+}
+
+void afmoe__engine_destroy(struct engine *engine)
+{
+    afmoe__pool_free(engine->pool);
+    afmoe__free(engine->worker_scratch);
+    memset(engine, 0, sizeof *engine);
+}

@@ -1,0 +1,157 @@
+/* Context, see context.h: options checked and resolved, decoder and page store made from them. */
+#include "context_private.h"
+
+#include "cpu.h"
+#include "error.h"
+#include "memory.h"
+#include "topology.h"
+
+#include <stdio.h>
+
+enum { MAX_THREADS = 256, MAX_CHUNK_TOKENS = 4096, DEFAULT_MAX_TOKENS = 4096 };
+
+static afmoe_status check_threads(struct context *context, const afmoe_context_options *options, afmoe_error *error)
+{
+    if (options->n_threads != -1 && (options->n_threads < 1 || options->n_threads > MAX_THREADS))
+        return afmoe__fail(error, AFMOE_INVALID, "n_threads is %d, allowed are 1..%d and -1", options->n_threads,
+                           MAX_THREADS);
+    uint32_t usable = options->n_threads == -1 ? afmoe__topology_n_threads("") : (uint32_t)options->n_threads;
+    context->n_threads = usable < MAX_THREADS ? usable : MAX_THREADS;
+    return AFMOE_OK;
+}
+
+static afmoe_status check_level(int32_t *out, const afmoe_context_options *options, afmoe_error *error)
+{
+    int32_t best = afmoe__cpu_level();
+    if (options->cpu_level < AFMOE_CPU_AUTO || options->cpu_level > AFMOE_CPU_AVX512BF16)
+        return afmoe__fail(error, AFMOE_INVALID, "cpu_level is %d, allowed are %d..%d", options->cpu_level,
+                           AFMOE_CPU_AUTO, AFMOE_CPU_AVX512BF16);
+    if (options->cpu_level > best)
+        return afmoe__fail(error, AFMOE_UNSUPPORTED, "cpu_level %s: this CPU has %s",
+                           afmoe__cpu_level_name(options->cpu_level), afmoe__cpu_level_name(best));
+    *out = options->cpu_level == AFMOE_CPU_AUTO ? best : options->cpu_level;
+    return AFMOE_OK;
+}
+
+static afmoe_status check_precision(struct context *context, const afmoe_context_options *options, afmoe_error *error)
+{
+    static const enum cell_format formats[] = {
+        [AFMOE_CELLS_F32] = CELLS_F32, [AFMOE_CELLS_F16] = CELLS_F16, [AFMOE_CELLS_BF16] = CELLS_BF16};
+    if (options->precision == AFMOE_PRECISION_FAST)
+        return afmoe__fail(error, AFMOE_UNSUPPORTED, "precision FAST is not in this version; use EXACT");
+    if (options->precision != AFMOE_PRECISION_EXACT)
+        return afmoe__fail(error, AFMOE_INVALID, "precision is %d, allowed are %d..%d", options->precision,
+                           AFMOE_PRECISION_EXACT, AFMOE_PRECISION_FAST);
+    if (options->cells < AFMOE_CELLS_F32 || options->cells > AFMOE_CELLS_BF16)
+        return afmoe__fail(error, AFMOE_INVALID, "cells is %d, allowed are %d..%d", options->cells, AFMOE_CELLS_F32,
+                           AFMOE_CELLS_BF16);
+    context->precision = options->precision;
+    context->cells = options->cells;
+    context->cell_format = formats[options->cells];
+    return AFMOE_OK;
+}
+
+/* The default that the model may lower; a stated value is never lowered silently. */
+static afmoe_status check_sizes(struct context *context, const afmoe_context_options *options, afmoe_error *error)
+{
+    const struct model_config *config = context->config;
+    uint64_t max = config->max_positions;
+    context->max_tokens = options->max_tokens;
+    if (options->max_tokens == DEFAULT_MAX_TOKENS && max < DEFAULT_MAX_TOKENS) context->max_tokens = max;
+    if (context->max_tokens < 1 || context->max_tokens > max) {
+        if (config->rope.kind == ROPE_DYNAMIC && context->max_tokens > max)
+            return afmoe__fail(error, AFMOE_UNSUPPORTED,
+                               "max_tokens is %llu: with dynamic rope the keys of a timeline longer than "
+                               "max_position_embeddings (%llu) depend on its final length",
+                               (unsigned long long)context->max_tokens, (unsigned long long)max);
+        return afmoe__fail(error, AFMOE_INVALID, "max_tokens is %llu, allowed are 1..%llu",
+                           (unsigned long long)context->max_tokens, (unsigned long long)max);
+    }
+    if (options->chunk_tokens < 1 || options->chunk_tokens > MAX_CHUNK_TOKENS)
+        return afmoe__fail(error, AFMOE_INVALID, "chunk_tokens is %u, allowed are 1..%d", options->chunk_tokens,
+                           MAX_CHUNK_TOKENS);
+    if (options->rewind_tokens > (uint64_t)1 << 32)
+        return afmoe__fail(error, AFMOE_INVALID, "rewind_tokens is %llu, allowed are 0..2^32",
+                           (unsigned long long)options->rewind_tokens);
+    context->chunk_tokens = options->chunk_tokens < context->max_tokens ? options->chunk_tokens
+                                                                        : (uint32_t)context->max_tokens;
+    context->rewind_tokens = options->rewind_tokens;
+    for (uint32_t layer = 0; layer < config->n_layers; layer++)
+        if (!config->layer_is_full[layer]) context->has_sliding_layers = true;
+    return AFMOE_OK;
+}
+
+static afmoe_status build(struct context *context, const afmoe_context_options *options, afmoe_error *error)
+{
+    const struct model_config *config = context->config;
+    struct decoder_options decoder = {.cells = CELLS_F32};
+    afmoe_status status;
+    if ((status = check_threads(context, options, error)) != AFMOE_OK) return status;
+    if ((status = check_level(&decoder.cpu_level, options, error)) != AFMOE_OK) return status;
+    if ((status = check_precision(context, options, error)) != AFMOE_OK) return status;
+    if ((status = check_sizes(context, options, error)) != AFMOE_OK) return status;
+
+    if ((status = afmoe__turns_init(&context->turns, error)) != AFMOE_OK) return status;
+    context->has_turns = true;
+    uint64_t page_bytes = 2 * config->n_kv_heads * head_page_bytes(context->cell_format, config->head_dim);
+    status = afmoe__pages_create(&context->pages, page_bytes, options->max_page_bytes, error);
+    if (status != AFMOE_OK) return status;
+    decoder.n_threads = context->n_threads;
+    decoder.cells = context->cell_format;
+    decoder.max_rows = context->chunk_tokens;
+    return afmoe__decoder_create(&context->decoder, config, context->weights, &decoder, error);
+}
+
+static void log_choice(const struct context *context, const afmoe_context_options *options)
+{
+    if (!options->log) return;
+    char line[128];
+    snprintf(line, sizeof line, "%u threads, CPU level %s", context->n_threads,
+             afmoe__cpu_level_name(afmoe__decoder_cpu_level(context->decoder)));
+    options->log(options->log_data, AFMOE_LOG_INFO, line);
+}
+
+afmoe_status afmoe__context_create(struct context **out, const struct model_config *config,
+                                   const struct model_weights *weights, const afmoe_context_options *options,
+                                   afmoe_error *error)
+{
+    *out = NULL;
+    struct context *context = afmoe__alloc_zeroed(1, sizeof *context);
+    if (!context) return afmoe__fail_memory(error, sizeof *context, "a context");
+    context->config = config;
+    context->weights = weights;
+    afmoe_status status = build(context, options, error);
+    if (status != AFMOE_OK) {
+        afmoe__context_free(context);
+        return status;
+    }
+    log_choice(context, options);
+    *out = context;
+    return AFMOE_OK;
+}
+
+void afmoe__context_free(struct context *context)
+{
+    if (!context) return;
+    afmoe__decoder_free(context->decoder);
+    afmoe__pages_free(context->pages);
+    if (context->has_turns) afmoe__turns_destroy(&context->turns);
+    afmoe__free(context);
+}
+
+void afmoe__context_info(struct context *context, afmoe_context_info *out)
+{
+    out->n_threads = (int32_t)context->n_threads;
+    out->cpu_level = afmoe__decoder_cpu_level(context->decoder);
+    out->precision = context->precision;
+    out->cells = context->cells;
+    out->chunk_tokens = context->chunk_tokens;
+    out->max_tokens = context->max_tokens;
+    out->page_bytes = afmoe__pages_bytes(context->pages);
+    out->scratch_bytes = afmoe__decoder_scratch_bytes(context->decoder);
+}
+
+const struct model_config *afmoe__context_config(const struct context *context)
+{
+    return context->config;
+}

@@ -1,0 +1,23 @@
+/* Inside of a context, for this floor only. */
+#ifndef AFMOE_SESSION_CONTEXT_PRIVATE_H
+#define AFMOE_SESSION_CONTEXT_PRIVATE_H
+
+#include "context.h"
+#include "decoder.h"
+#include "pages.h"
+#include "turns.h"
+
+struct context {
+    const struct model_config *config;
+    const struct model_weights *weights;
+    struct decoder *decoder; /* used by whoever has the turn */
+    struct page_store *pages;
+    struct turns turns;
+    bool has_turns, has_sliding_layers;
+    uint32_t n_threads, chunk_tokens;
+    int32_t precision, cells; /* AFMOE_PRECISION_*, AFMOE_CELLS_* */
+    enum cell_format cell_format;
+    uint64_t max_tokens, rewind_tokens;
+};
+
+#endif

@@ -1,0 +1,131 @@
+/* The store of key/value pages, see pages.h. In memory a page is one cache line of header and the page's bytes; the
+ * pointer handed out is to the bytes. */
+#include "pages.h"
+
+#include "error.h"
+#include "memory.h"
+
+#include <pthread.h>
+
+struct page_header {
+    uint64_t n_references;
+    struct page_header *next; /* in the free list */
+};
+
+struct page_store {
+    pthread_mutex_t lock;
+    uint64_t page_bytes, max_pages;
+    uint64_t n_held, n_free, n_promised;
+    struct page_header *free;
+};
+
+_Static_assert(sizeof(struct page_header) <= CACHE_LINE_BYTES, "the header fits in front of the aligned bytes");
+
+static struct page_header *header_of(uint8_t *page)
+{
+    return (struct page_header *)(page - CACHE_LINE_BYTES);
+}
+
+afmoe_status afmoe__pages_create(struct page_store **out, uint64_t page_bytes, uint64_t max_bytes, afmoe_error *error)
+{
+    *out = NULL;
+    struct page_store *store = afmoe__alloc_zeroed(1, sizeof *store);
+    if (!store) return afmoe__fail_memory(error, sizeof *store, "the page store");
+    if (pthread_mutex_init(&store->lock, NULL) != 0) {
+        afmoe__free(store);
+        return afmoe__fail_memory(error, sizeof store->lock, "a mutex");
+    }
+    store->page_bytes = page_bytes;
+    store->max_pages = max_bytes / page_bytes;
+    *out = store;
+    return AFMOE_OK;
+}
+
+static void drop_free_list(struct page_store *store)
+{
+    while (store->free) {
+        struct page_header *page = store->free;
+        store->free = page->next;
+        afmoe__free(page);
+    }
+    store->n_free = 0;
+}
+
+void afmoe__pages_free(struct page_store *store)
+{
+    if (!store) return;
+    drop_free_list(store);
+    pthread_mutex_destroy(&store->lock);
+    afmoe__free(store);
+}
+
+uint64_t afmoe__pages_page_bytes(const struct page_store *store)
+{
+    return store->page_bytes;
+}
+
+uint64_t afmoe__pages_bytes(struct page_store *store)
+{
+    pthread_mutex_lock(&store->lock);
+    uint64_t n = store->n_held + store->n_free;
+    pthread_mutex_unlock(&store->lock);
+    return n * store->page_bytes;
+}
+
+afmoe_status afmoe__pages_promise(struct page_store *store, uint64_t *promised, uint64_t n, afmoe_error *error)
+{
+    pthread_mutex_lock(&store->lock);
+    uint64_t others = store->n_promised - *promised; /* n_promised never exceeds max_pages */
+    int fits = n <= *promised || n <= store->max_pages - others;
+    if (fits) {
+        store->n_promised = others + n;
+        *promised = n;
+    }
+    pthread_mutex_unlock(&store->lock);
+    if (fits) return AFMOE_OK;
+    return afmoe__fail(error, AFMOE_CONTEXT_FULL,
+                       "key/value memory is full: %llu pages of %llu bytes needed, others use %llu of at most %llu",
+                       (unsigned long long)n, (unsigned long long)store->page_bytes, (unsigned long long)others,
+                       (unsigned long long)store->max_pages);
+}
+
+uint8_t *afmoe__pages_take(struct page_store *store)
+{
+    pthread_mutex_lock(&store->lock);
+    struct page_header *page = store->free;
+    if (page) {
+        store->free = page->next;
+        store->n_free--;
+    } else {
+        page = afmoe__alloc_aligned(1, CACHE_LINE_BYTES + store->page_bytes);
+    }
+    if (page) {
+        page->n_references = 1;
+        page->next = NULL;
+        store->n_held++;
+    }
+    pthread_mutex_unlock(&store->lock);
+    return page ? (uint8_t *)page + CACHE_LINE_BYTES : NULL;
+}
+
+void afmoe__pages_retain(struct page_store *store, uint8_t *page)
+{
+    pthread_mutex_lock(&store->lock);
+    header_of(page)->n_references++;
+    pthread_mutex_unlock(&store->lock);
+}
+
+void afmoe__pages_release(struct page_store *store, uint8_t *page)
+{
+    if (!page) return;
+    struct page_header *header = header_of(page);
+    pthread_mutex_lock(&store->lock);
+    if (--header->n_references == 0) {
+        header->next = store->free;
+        store->free = header;
+        store->n_held--;
+        store->n_free++;
+        if (store->n_held == 0) drop_free_list(store);
+    }
+    pthread_mutex_unlock(&store->lock);
+}
