@@ -1,0 +1,48 @@
+/* The public handles: reference counts and guards around the objects of the floors below. */
+#ifndef AFMOE_API_HANDLES_H
+#define AFMOE_API_HANDLES_H
+
+#include "checkpoint.h"
+#include "guard.h"
+#include "sampler.h"
+#include "session.h"
+#include "tokenizer.h"
+
+struct afmoe_model {
+    atomic_int n_references;
+    struct checkpoint checkpoint;
+    struct tokenizer *tokenizer; /* NULL: none, text calls answer UNSUPPORTED */
+    uint64_t vocab_size;         /* rows of the output; without weights: ids of the tokenizer */
+    uint8_t *usable;             /* [vocab_size], 0 for rows without a token; NULL: all usable */
+    afmoe_token *stop_tokens;
+    uint64_t n_stop_tokens;
+};
+
+struct afmoe_context {
+    atomic_int n_references; /* the caller's and one for each session */
+    afmoe_model *model;
+    struct context *core;
+};
+
+struct afmoe_session {
+    struct guard guard;
+    afmoe_context *context;
+    struct session *core;
+};
+
+struct afmoe_sampler {
+    struct guard guard;
+    afmoe_model *model;
+    struct sampler *core;
+};
+
+/* OK, or UNSUPPORTED when the model has no tokenizer. */
+afmoe_status afmoe__model_need_tokenizer(const afmoe_model *model, afmoe_error *error);
+
+/* Enter and leave a session or sampler; leave destroys it when it was freed meanwhile. */
+afmoe_status afmoe__session_enter(afmoe_session *session, afmoe_error *error);
+void afmoe__session_leave(afmoe_session *session);
+afmoe_status afmoe__sampler_enter(afmoe_sampler *sampler, afmoe_error *error);
+void afmoe__sampler_leave(afmoe_sampler *sampler);
+
+#endif

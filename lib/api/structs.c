@@ -1,0 +1,65 @@
+/* Structs that cross the border, see structs.h. */
+#include "structs.h"
+
+#include "error.h"
+
+#include <string.h>
+
+static uint32_t given_size(const void *given)
+{
+    uint32_t size;
+    memcpy(&size, given, sizeof size);
+    return size;
+}
+
+static afmoe_status check_size(const void *given, const char *name, afmoe_error *error)
+{
+    if (given_size(given) > sizeof(uint32_t)) return AFMOE_OK;
+    return afmoe__fail(error, AFMOE_INVALID, "%s: size is %u; call %s_init first", name, given_size(given), name);
+}
+
+afmoe_status afmoe__struct_read(void *full, uint32_t full_bytes, const void *given, const char *name,
+                                afmoe_error *error)
+{
+    if (!given) return AFMOE_OK;
+    afmoe_status status = check_size(given, name, error);
+    if (status != AFMOE_OK) return status;
+    uint32_t size = given_size(given);
+    for (uint32_t i = full_bytes; i < size; i++)
+        if (((const unsigned char *)given)[i] != 0)
+            return afmoe__fail(error, AFMOE_UNSUPPORTED,
+                               "%s: byte %u is set, but this library (version %s) knows only %u bytes of it", name, i,
+                               afmoe_version_string(), full_bytes);
+    memcpy(full, given, size < full_bytes ? size : full_bytes);
+    memcpy(full, &full_bytes, sizeof full_bytes);
+    return AFMOE_OK;
+}
+
+afmoe_status afmoe__struct_check_out(const void *given, const char *name, afmoe_error *error)
+{
+    return given ? check_size(given, name, error) : AFMOE_OK;
+}
+
+void afmoe__struct_write(void *given, const void *full, uint32_t full_bytes)
+{
+    if (!given) return;
+    uint32_t size = given_size(given);
+    uint32_t fits = size < full_bytes ? size : full_bytes;
+    if (fits > sizeof size)
+        memcpy((char *)given + sizeof size, (const char *)full + sizeof size, fits - sizeof size);
+}
+
+afmoe_status afmoe__check_capacity(const void *buffer, uint64_t capacity, uint64_t n, uint64_t *out_n,
+                                   afmoe_error *error)
+{
+    if (out_n) *out_n = n;
+    if (!buffer) capacity = 0;
+    if (n <= capacity) return AFMOE_OK;
+    return afmoe__fail(error, AFMOE_CAPACITY, "the buffer holds %llu, needed are %llu", (unsigned long long)capacity,
+                       (unsigned long long)n);
+}
+
+afmoe_status afmoe__check_argument(const void *p, const char *name, afmoe_error *error)
+{
+    return p ? AFMOE_OK : afmoe__fail(error, AFMOE_INVALID, "%s is NULL", name);
+}

@@ -1,0 +1,173 @@
+/* The same tokens give the same bits: whole prompt, token by token, in chunks, on any number of threads, side by side
+ * with another sequence; for every cell format, at every CPU level. */
+#include "pass_runner.h"
+
+#include "checkpoint.h"
+#include "cpu.h"
+#include "error.h"
+#include "expected.h"
+#include "memory.h"
+#include "test_paths.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MAX_TOKENS = 160 };
+
+struct model {
+    struct checkpoint checkpoint;
+    afmoe_token tokens[MAX_TOKENS]; /* long enough to cross windows and pages */
+};
+
+static void open_model(struct model *model, const char *path)
+{
+    struct checkpoint_options options = {.max_json_bytes = 32u << 20};
+    afmoe_error error;
+    afmoe_error_init(&error);
+    if (afmoe__checkpoint_open(&model->checkpoint, path, &options, &error) != AFMOE_OK)
+        fail_msg("%s: %s", path, error.message);
+    uint32_t random = 12345;
+    for (int i = 0; i < MAX_TOKENS; i++) {
+        random = random * 1664525u + 1013904223u;
+        model->tokens[i] = (afmoe_token)(16 + (random >> 8) % (model->checkpoint.config.vocab_size - 16));
+    }
+}
+
+static void run(struct runner *runner, const struct model *model, const struct runner_options *options, uint64_t n)
+{
+    afmoe_error error;
+    afmoe_error_init(&error);
+    if (runner_create(runner, &model->checkpoint.config, &model->checkpoint.weights, options, MAX_TOKENS, &error) !=
+            AFMOE_OK ||
+        runner_feed(runner, model->tokens, n, &error) != AFMOE_OK)
+        fail_msg("%s", error.message);
+}
+
+static void assert_same(const struct runner *a, const struct runner *b, uint64_t n, const char *what)
+{
+    const struct model_config *config = a->config;
+    if (memcmp(a->logits, b->logits, n * config->vocab_size * sizeof(float)) != 0) fail_msg("%s: logits differ", what);
+    for (uint32_t layer = 0; layer <= config->n_layers; layer++) {
+        uint64_t at = layer * a->max_tokens * config->hidden_size;
+        if (memcmp(a->residual + at, b->residual + at, n * config->hidden_size * sizeof(float)) != 0)
+            fail_msg("%s: residual stream entering layer %u differs", what, layer);
+    }
+}
+
+/* ---- Chunks and threads ---- */
+
+static void check_chunks(const struct model *model, int32_t level, enum cell_format cells)
+{
+    static const struct {
+        const char *what;
+        uint32_t n_threads;
+        uint64_t chunk;
+    } runs[] = {{"token by token", 1, 1}, {"chunks of 7", 1, 7}, {"two threads", 2, 256},
+                {"three threads, chunks of 64", 3, 64}, {"three threads, token by token", 3, 1}};
+    struct runner_options options = {level, 1, 256, cells};
+    struct runner whole, other;
+    run(&whole, model, &options, MAX_TOKENS);
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        options.n_threads = runs[i].n_threads;
+        options.chunk_tokens = runs[i].chunk;
+        run(&other, model, &options, MAX_TOKENS);
+        assert_same(&whole, &other, MAX_TOKENS, runs[i].what);
+        runner_free(&other);
+    }
+    runner_free(&whole);
+}
+
+/* ---- Two sequences in one pass ---- */
+
+struct pair_sink {
+    float *logits[2];
+    uint64_t vocab, base[2];
+};
+
+static void on_pair_row(void *user, uint64_t item, uint64_t row, const float *hidden, const float *logits)
+{
+    struct pair_sink *sink = user;
+    (void)hidden;
+    memcpy(sink->logits[item] + (sink->base[item] + row) * sink->vocab, logits, sink->vocab * sizeof *logits);
+}
+
+/* Feed sequence A (tokens from 0) and B (tokens from 20) together, with pieces of different length. */
+static void check_side_by_side(const struct model *model, int32_t level, enum cell_format cells)
+{
+    enum { N = 60, OFFSET = 20 };
+    static const uint64_t pieces[][2] = {{30, 1}, {1, 1}, {5, 40}, {23, 17}, {1, 1}}; /* both sum to 60 */
+    struct runner_options options = {level, 2, 128, cells};
+    struct runner a, b, alone_a, alone_b;
+    struct model shifted = *model;
+    memmove(shifted.tokens, model->tokens + OFFSET, (MAX_TOKENS - OFFSET) * sizeof *shifted.tokens);
+    run(&alone_a, model, &options, N);
+    run(&alone_b, &shifted, &options, N);
+    run(&a, model, &options, 0); /* only their cells are used */
+    run(&b, model, &options, 0);
+
+    uint64_t wanted[128];
+    for (uint64_t i = 0; i < 128; i++) wanted[i] = i;
+    struct pair_sink sink = {{a.logits, b.logits}, model->checkpoint.config.vocab_size, {0, 0}};
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+        struct batch_item items[] = {
+            {&a.cells, model->tokens + sink.base[0], pieces[i][0], sink.base[0], wanted, pieces[i][0], 0},
+            {&b.cells, shifted.tokens + sink.base[1], pieces[i][1], sink.base[1], wanted, pieces[i][1], 0}};
+        struct batch batch = {.items = items, .n_items = 2};
+        assert_int_equal(afmoe__decoder_pass(a.decoder, &batch, on_pair_row, &sink, NULL, NULL, NULL), AFMOE_OK);
+        sink.base[0] += pieces[i][0];
+        sink.base[1] += pieces[i][1];
+    }
+    uint64_t bytes = N * sink.vocab * sizeof(float);
+    if (memcmp(a.logits, alone_a.logits, bytes) != 0 || memcmp(b.logits, alone_b.logits, bytes) != 0)
+        fail_msg("two sequences in one pass: logits differ from those alone");
+    runner_free(&a);
+    runner_free(&b);
+    runner_free(&alone_a);
+    runner_free(&alone_b);
+}
+
+static void check_model(const char *path)
+{
+    struct model model;
+    open_model(&model, path);
+    for (int32_t level = 0; level <= afmoe__cpu_level(); level++) {
+        struct kernels kernels;
+        afmoe__kernels_select(&kernels, level);
+        if (kernels.level != level) continue;
+        for (int cells = 0; cells < N_CELL_FORMATS; cells++) {
+            check_chunks(&model, level, (enum cell_format)cells);
+            check_side_by_side(&model, level, (enum cell_format)cells);
+        }
+    }
+    afmoe__checkpoint_close(&model.checkpoint);
+    print_message("%s\n", path);
+}
+
+static void small_models(void **state)
+{
+    static const char *const names[] = {"nano", "tied", "bf16", "yarn", "grouped-router"};
+    char path[4096];
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_model(data_path(path, sizeof path, names[i]));
+}
+
+static void block_formats(void **state)
+{
+    static const char *const names[] = {"fixtures/models/f16", "fixtures/models/large", "fixtures/models/nano-wide",
+                                        "fixtures/gguf/blocks-q8_0.gguf"};
+    char path[4096];
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (shared_path(path, sizeof path, names[i], "invariance of block formats")) check_model(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(small_models), cmocka_unit_test(block_formats)};
+    return cmocka_run_group_tests_name("invariance", tests, NULL, NULL);
+}
