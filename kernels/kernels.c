@@ -1,0 +1,28 @@
+/* Filling the kernel table, see kernels.h. */
+#include "kernels.h"
+
+#include "afmoe.h"
+#include "ref/ref.h"
+
+void afmoe__kernels_ref(struct kernels *k)
+{
+    k->level = AFMOE_CPU_C;
+    afmoe__product_ref(k);
+    afmoe__elementwise_ref(k);
+    afmoe__norm_ref(k);
+    afmoe__rope_ref(k);
+    afmoe__activation_ref(k);
+    afmoe__cells_ref(k);
+    afmoe__attention_ref(k);
+}
+
+void afmoe__kernels_select(struct kernels *out, int32_t level)
+{
+    *out = (struct kernels){0};
+    afmoe__kernels_ref(out);
+#if defined(__x86_64__)
+    if (level >= AFMOE_CPU_AVX2) afmoe__kernels_avx2(out);
+#else
+    (void)level;
+#endif
+}

@@ -1,0 +1,228 @@
+/* Products of weight rows with activations, AVX2 and FMA, in the order of kernels.h: lanes of a vector are the lanes
+ * of the sum.
+ *
+ * One token: the time is that of streaming the rows from memory. Four rows run side by side to hide the latency of
+ * the multiply-add (eight for Q8_0, whose decoding makes a step longer).
+ * Panel: a panel of rows is decoded to floats once, small enough to stay in the second-level cache, then multiplied
+ * with all tokens in register tiles of 4 rows x 3 tokens. Float weights are used where they lie. */
+#include "avx2.h"
+
+#include "half.h"
+#include "tile_avx2.h"
+
+enum {
+    ROWS = 4,
+    TOKENS = 3,
+    PANEL_BYTES = 256 << 10, /* of decoded rows: half of the smallest second-level cache in use */
+    PANEL_MAX_ROWS = 16,
+};
+
+/* ---- Decoding ---- */
+
+FORCE_INLINE void decode_stored(enum stored s, float *out, const uint8_t *row, uint64_t n)
+{
+    uint64_t k = 0;
+    for (; k + 8 <= n; k += 8) _mm256_storeu_ps(out + k, load8(row + k * stored_bytes(s), s));
+    if (k < n) _mm256_maskstore_ps(out + k, tail_mask(n - k), load_tail(row + k * stored_bytes(s), n - k, s));
+}
+
+static void decode_f32(float *out, const void *row, uint64_t n)
+{
+    if (n) memcpy(out, row, n * sizeof *out);
+}
+
+static void decode_f16(float *out, const void *row, uint64_t n)
+{
+    decode_stored(STORED_F16, out, row, n);
+}
+
+static void decode_bf16(float *out, const void *row, uint64_t n)
+{
+    decode_stored(STORED_BF16, out, row, n);
+}
+
+/* Q8_0 blocks: f16 scale d, 32 signed bytes. */
+enum { Q8_0_VALUES = 32, Q8_0_BYTES = 34 };
+
+FORCE_INLINE __m256 q8_0_scale(const uint8_t *block)
+{
+    short d;
+    memcpy(&d, block, sizeof d);
+    return _mm256_cvtph_ps(_mm_set1_epi16(d));
+}
+
+/* Values 8i..8i+7 of a block. */
+FORCE_INLINE __m256 q8_0_values(const uint8_t *block, __m256 d, int i)
+{
+    __m128i q = _mm_loadl_epi64((const __m128i *)(const void *)(block + 2 + 8 * i));
+    return _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q)));
+}
+
+static void decode_q8_0(float *out, const void *row, uint64_t n)
+{
+    const uint8_t *block = row;
+    for (uint64_t k = 0; k < n; k += Q8_0_VALUES, block += Q8_0_BYTES) {
+        __m256 d = q8_0_scale(block);
+        for (int i = 0; i < 4; i++) _mm256_storeu_ps(out + k + 8 * i, q8_0_values(block, d, i));
+    }
+}
+
+/* ---- One token ---- */
+
+FORCE_INLINE void multiply(const int R, const int T, enum stored s, float *out, uint64_t out_stride, const float *x,
+                           uint64_t x_stride, const uint8_t *rows, uint64_t row_bytes, uint64_t n_columns)
+{
+    __m256 acc[TILE_MAX_ROWS][TILE_MAX_TOKENS];
+    tile_clear(R, T, acc);
+    tile_accumulate(R, T, s, acc, rows, row_bytes, x, x_stride, n_columns);
+    tile_store(R, T, acc, out, out_stride);
+}
+
+FORCE_INLINE void one_token(enum stored s, float *out, const float *x, const uint8_t *rows, uint64_t row_bytes,
+                            uint64_t n_rows, uint64_t n_columns)
+{
+    uint64_t r = 0;
+    for (; r + ROWS <= n_rows; r += ROWS)
+        multiply(ROWS, 1, s, out + r, 0, x, 0, rows + r * row_bytes, row_bytes, n_columns);
+    for (; r < n_rows; r++) multiply(1, 1, s, out + r, 0, x, 0, rows + r * row_bytes, row_bytes, n_columns);
+}
+
+static void one_token_f32(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,
+                          uint64_t n_columns)
+{
+    one_token(STORED_F32, out, x, rows, row_bytes, n_rows, n_columns);
+}
+
+static void one_token_f16(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,
+                          uint64_t n_columns)
+{
+    one_token(STORED_F16, out, x, rows, row_bytes, n_rows, n_columns);
+}
+
+static void one_token_bf16(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,
+                           uint64_t n_columns)
+{
+    one_token(STORED_BF16, out, x, rows, row_bytes, n_rows, n_columns);
+}
+
+enum { Q8_0_ROWS = 8 };
+
+FORCE_INLINE void multiply_q8_0(const int R, float *out, const float *x, const uint8_t *rows, uint64_t row_bytes,
+                                uint64_t n_columns)
+{
+    __m256 acc[Q8_0_ROWS];
+    for (int r = 0; r < R; r++) acc[r] = _mm256_setzero_ps();
+    for (uint64_t k = 0; k < n_columns; k += Q8_0_VALUES, rows += Q8_0_BYTES) {
+        __m256 xs[4];
+        for (int i = 0; i < 4; i++) xs[i] = _mm256_loadu_ps(x + k + 8 * i);
+        for (int r = 0; r < R; r++) {
+            const uint8_t *block = rows + r * row_bytes;
+            __m256 d = q8_0_scale(block);
+            for (int i = 0; i < 4; i++) acc[r] = _mm256_fmadd_ps(q8_0_values(block, d, i), xs[i], acc[r]);
+        }
+    }
+    for (int r = 0; r < R; r++) out[r] = sum8(acc[r]);
+}
+
+static void one_token_q8_0(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,
+                           uint64_t n_columns)
+{
+    const uint8_t *row = rows;
+    uint64_t r = 0;
+    for (; r + Q8_0_ROWS <= n_rows; r += Q8_0_ROWS)
+        multiply_q8_0(Q8_0_ROWS, out + r, x, row + r * row_bytes, row_bytes, n_columns);
+    for (; r < n_rows; r++) multiply_q8_0(1, out + r, x, row + r * row_bytes, row_bytes, n_columns);
+}
+
+/* ---- Panel ---- */
+
+/* Floats from one decoded row to the next: one cache line more than a row, so that the rows of a tile do not meet in
+ * one set of the cache. */
+static uint64_t scratch_stride(uint64_t n_columns)
+{
+    return (n_columns + 15) / 16 * 16 + 16;
+}
+
+static uint64_t panel_rows(uint64_t n_columns)
+{
+    uint64_t rows = PANEL_BYTES / (scratch_stride(n_columns) * sizeof(float)) / ROWS * ROWS;
+    return rows < ROWS ? ROWS : rows > PANEL_MAX_ROWS ? PANEL_MAX_ROWS : rows;
+}
+
+static uint64_t panel_scratch_bytes(uint64_t n_columns)
+{
+    return panel_rows(n_columns) * scratch_stride(n_columns) * sizeof(float);
+}
+
+/* n_rows float rows with T tokens */
+FORCE_INLINE void multiply_panel(const int T, float *out, uint64_t out_stride, const float *x, uint64_t x_stride,
+                                 const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns)
+{
+    uint64_t r = 0;
+    for (; r + ROWS <= n_rows; r += ROWS)
+        multiply(ROWS, T, STORED_F32, out + r, out_stride, x, x_stride, rows + r * row_bytes, row_bytes, n_columns);
+    for (; r < n_rows; r++)
+        multiply(1, T, STORED_F32, out + r, out_stride, x, x_stride, rows + r * row_bytes, row_bytes, n_columns);
+}
+
+static void all_tokens(float *out, uint64_t out_stride, const float *x, uint64_t x_stride, uint64_t n_tokens,
+                       const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns)
+{
+    uint64_t t = 0;
+    for (; t + TOKENS <= n_tokens; t += TOKENS)
+        multiply_panel(TOKENS, out + t * out_stride, out_stride, x + t * x_stride, x_stride, rows, row_bytes, n_rows,
+                       n_columns);
+    out += t * out_stride;
+    x += t * x_stride;
+    if (n_tokens - t == 2) multiply_panel(2, out, out_stride, x, x_stride, rows, row_bytes, n_rows, n_columns);
+    if (n_tokens - t == 1) multiply_panel(1, out, out_stride, x, x_stride, rows, row_bytes, n_rows, n_columns);
+}
+
+typedef void (*decode_fn)(float *out, const void *row, uint64_t n_columns);
+
+/* decode NULL: the rows are floats and need none */
+static void panel(decode_fn decode, float *out, uint64_t out_stride, const float *x, uint64_t x_stride,
+                  uint64_t n_tokens, const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,
+                  float *scratch)
+{
+    uint64_t step = panel_rows(n_columns), stride = scratch_stride(n_columns);
+    for (uint64_t r = 0; r < n_rows; r += step) {
+        uint64_t n = n_rows - r < step ? n_rows - r : step;
+        const uint8_t *panel_rows_data = rows + r * row_bytes;
+        uint64_t panel_row_bytes = row_bytes;
+        if (decode) {
+            for (uint64_t i = 0; i < n; i++) decode(scratch + i * stride, panel_rows_data + i * row_bytes, n_columns);
+            panel_rows_data = (const uint8_t *)scratch;
+            panel_row_bytes = stride * sizeof *scratch;
+        }
+        all_tokens(out + r, out_stride, x, x_stride, n_tokens, panel_rows_data, panel_row_bytes, n, n_columns);
+    }
+}
+
+#define DEFINE_PANEL(name, decode)                                                                                     \
+    static void panel_##name(float *out, uint64_t out_stride, const void *x, uint64_t x_stride_bytes,                  \
+                             uint64_t n_tokens, const void *rows, uint64_t row_bytes, uint64_t n_rows,                 \
+                             uint64_t n_columns, void *scratch)                                                        \
+    {                                                                                                                  \
+        panel(decode, out, out_stride, x, x_stride_bytes / sizeof(float), n_tokens, rows, row_bytes, n_rows,           \
+              n_columns, scratch);                                                                                     \
+    }
+
+DEFINE_PANEL(f32, NULL)
+DEFINE_PANEL(f16, decode_f16)
+DEFINE_PANEL(bf16, decode_bf16)
+DEFINE_PANEL(q8_0, decode_q8_0)
+
+void afmoe__product_avx2(struct kernels *k)
+{
+    k->panel_rows = PANEL_MAX_ROWS;
+#define ROW_OF_TABLE(name)                                                                                             \
+    {                                                                                                                  \
+        .decode_row = decode_##name, .one_token = one_token_##name, .panel = panel_##name,                             \
+        .panel_scratch_bytes = panel_scratch_bytes                                                                     \
+    }
+    k->product[FORMAT_F32] = (struct product_kernels)ROW_OF_TABLE(f32);
+    k->product[FORMAT_F16] = (struct product_kernels)ROW_OF_TABLE(f16);
+    k->product[FORMAT_BF16] = (struct product_kernels)ROW_OF_TABLE(bf16);
+    k->product[FORMAT_Q8_0] = (struct product_kernels)ROW_OF_TABLE(q8_0);
+}

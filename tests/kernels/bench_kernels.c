@@ -1,0 +1,163 @@
+/* Figures of the kernels: best of several runs of a few milliseconds each, one thread.
+ *
+ * One-token products stream their rows from memory (a buffer well over any cache) and are given in GB/s of weights,
+ * beside a plain read of the same buffer; panels in Gflop/s (2 a weight and token). */
+#include "bench_kernels.h"
+
+#include "cpu.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { STREAM_BYTES = 128 << 20, N_COLUMNS = 1024, MAX_TOKENS = 128, N_RUNS = 5 };
+
+struct bench {
+    const struct kernels *k;
+    uint8_t *weights;
+    float *x, *out, *y;
+    void *scratch;
+    volatile float sink;
+};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Seconds of the fastest of N_RUNS calls. */
+static double best(void (*run)(struct bench *b, uint64_t a, uint64_t c), struct bench *b, uint64_t a, uint64_t c)
+{
+    double least = 1e9;
+    for (int i = 0; i < N_RUNS; i++) {
+        double start = now();
+        run(b, a, c);
+        double took = now() - start;
+        if (took < least) least = took;
+    }
+    return least;
+}
+
+static void run_read(struct bench *b, uint64_t a, uint64_t c)
+{
+    (void)a, (void)c;
+    uint64_t sum[8] = {0};
+    for (uint64_t i = 0; i + 64 <= STREAM_BYTES; i += 64) {
+        uint64_t v[8];
+        memcpy(v, b->weights + i, 64);
+        for (int l = 0; l < 8; l++) sum[l] += v[l];
+    }
+    for (int l = 1; l < 8; l++) sum[0] += sum[l];
+    b->sink = (float)sum[0];
+}
+
+static void run_one_token(struct bench *b, uint64_t format, uint64_t n_columns)
+{
+    uint64_t row_bytes = format_row_bytes((enum tensor_format)format, n_columns);
+    b->k->product[format].one_token(b->out, b->x, b->weights, row_bytes, STREAM_BYTES / row_bytes, n_columns);
+}
+
+enum { PANEL_ROWS = 512 };
+
+static void run_panel(struct bench *b, uint64_t format, uint64_t n_tokens)
+{
+    b->k->product[format].panel(b->out, PANEL_ROWS, b->x, N_COLUMNS * sizeof(float), n_tokens, b->weights,
+                                format_row_bytes((enum tensor_format)format, N_COLUMNS), PANEL_ROWS, N_COLUMNS,
+                                b->scratch);
+}
+
+enum { VECTOR = 3072, REPEATS = 200 };
+
+static void run_vector(struct bench *b, uint64_t which, uint64_t c)
+{
+    (void)c;
+    float max;
+    double sum;
+    for (int i = 0; i < REPEATS; i++) switch (which) {
+        case 0: b->k->rms_norm(b->out, b->x, b->y, VECTOR, 1e-5f); break;
+        case 1: b->k->silu_mul(b->out, b->x, b->y, VECTOR); break;
+        case 2: b->k->softmax(b->out, b->x, VECTOR); break;
+        case 3: b->k->log_sum_exp(b->x, VECTOR, &max, &sum); break;
+        case 4: b->k->add_scaled(b->out, b->x, 0.5f, VECTOR); break;
+        default: b->k->store_cells[CELLS_BF16](b->scratch, b->x, VECTOR);
+        }
+}
+
+/* 64 positions, 4 heads of 128: pages one after the other in the weights' buffer, keys then values. */
+enum { HEAD_DIM = 128, HEADS = 4 };
+
+static void run_attention(struct bench *b, uint64_t cells, uint64_t n_pages)
+{
+    uint64_t page = PAGE_POSITIONS * HEAD_DIM * (cells == CELLS_F32 ? 4 : 2);
+    struct attention_state state[HEADS];
+    for (int h = 0; h < HEADS; h++) state[h] = (struct attention_state){-1e30f, 0};
+    memset(b->out, 0, HEADS * HEAD_DIM * sizeof(float));
+    for (uint64_t p = 0; p < n_pages; p++)
+        b->k->attention_page[cells](b->out, HEAD_DIM, state, b->x, HEAD_DIM, HEADS, b->weights + 2 * p * page,
+                                    b->weights + (2 * p + 1) * page, HEAD_DIM, 0, PAGE_POSITIONS, 0.088f);
+}
+
+static void bench_level(struct bench *b)
+{
+    static const char *vector_names[] = {"rms_norm", "silu_mul", "softmax", "log_sum_exp", "add_scaled", "store bf16"};
+    printf("level %s\n", afmoe__cpu_level_name(b->k->level));
+    for (uint64_t f = 0; f < N_FORMATS; f++) {
+        const char *name = afmoe__format_traits[f].name;
+        static const uint64_t columns[] = {256, 1024, 3072};
+        printf("  %-5s one token, GB/s:", name);
+        for (int i = 0; i < 3; i++)
+            printf("  K=%llu %.1f", (unsigned long long)columns[i],
+                   STREAM_BYTES / best(run_one_token, b, f, columns[i]) * 1e-9);
+        printf("   plain read %.1f\n", STREAM_BYTES / best(run_read, b, 0, 0) * 1e-9);
+        printf("  %-5s panel K=%d, Gflop/s:", name, N_COLUMNS);
+        static const uint64_t tokens[] = {1, 3, 8, 32, MAX_TOKENS};
+        for (int i = 0; i < 5; i++)
+            printf("  T=%llu %.1f", (unsigned long long)tokens[i],
+                   2.0 * PANEL_ROWS * N_COLUMNS * (double)tokens[i] / best(run_panel, b, f, tokens[i]) * 1e-9);
+        printf("\n");
+    }
+    printf("  ns a float, %d floats:", VECTOR);
+    for (uint64_t v = 0; v < 6; v++)
+        printf("  %s %.3f", vector_names[v], best(run_vector, b, v, 0) / REPEATS / VECTOR * 1e9);
+    printf("\n  attention, %d heads of %d, GB/s of cells:", HEADS, HEAD_DIM);
+    static const char *cell_names[] = {"f32", "f16", "bf16"};
+    for (uint64_t c = 0; c < N_CELL_FORMATS; c++) {
+        double bytes = 2.0 * PAGE_POSITIONS * HEAD_DIM * (c == CELLS_F32 ? 4 : 2);
+        uint64_t n_pages = (uint64_t)(STREAM_BYTES / 4 / bytes);
+        printf("  %s %.1f", cell_names[c], bytes * (double)n_pages / best(run_attention, b, c, n_pages) * 1e-9);
+    }
+    printf("\n");
+}
+
+int bench_kernels(const struct kernels *levels, int n_levels)
+{
+    struct bench b = {0};
+    uint64_t n_out = STREAM_BYTES / 64; /* rows of 256 Q8_0 are the smallest */
+    b.weights = malloc(STREAM_BYTES);
+    b.x = malloc(MAX_TOKENS * N_COLUMNS * sizeof *b.x);
+    b.y = malloc(VECTOR * sizeof *b.y);
+    b.out = malloc(n_out * sizeof *b.out);
+    bool ok = b.weights && b.x && b.y && b.out;
+    if (ok) {
+        memset(b.weights, 0x11, STREAM_BYTES); /* small normal numbers in every format */
+        for (int i = 0; i < MAX_TOKENS * N_COLUMNS; i++) b.x[i] = (float)(i % 17) * 0.1f;
+        for (int i = 0; i < VECTOR; i++) b.y[i] = (float)(i % 13) * 0.1f;
+        memset(b.out, 0, n_out * sizeof *b.out);
+    }
+    for (int l = 0; ok && l < n_levels; l++) {
+        b.k = &levels[l];
+        uint64_t bytes = b.k->product[FORMAT_F32].panel_scratch_bytes(3072);
+        if (posix_memalign(&b.scratch, 64, bytes) != 0) {
+            ok = false;
+            break;
+        }
+        bench_level(&b);
+        free(b.scratch);
+    }
+    free(b.weights), free(b.x), free(b.y), free(b.out);
+    return ok ? 0 : 1;
+}

@@ -1,0 +1,853 @@
+/* Every kernel at every level this CPU has, the reference included, against the same computation in double.
+ *
+ * Tolerances are error bounds, not measurements: u = 2^-24, and a sum of n terms in eight lanes with two roundings a
+ * step errs by at most (n/8 + 5) u times the sum of the terms' sizes (Higham, Accuracy and Stability, 4.2), plus
+ * half the smallest denormal a term. What is exact (decoding, storing, rotating, adding) must have the bits of the
+ * reference. Inputs end at a guard page; outputs lie in poison that must survive.
+ *
+ *   test_kernels               the tests
+ *   test_kernels --exhaustive  exp over all 2^32 floats instead of every 251st
+ *   test_kernels --bench       figures instead of tests */
+#include "afmoe.h"
+#include "bench_kernels.h"
+#include "cpu.h"
+#include "exp.h"
+#include "guarded.h"
+#include "half.h"
+#include "kernels.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define U        0x1p-24
+#define DENORMAL 0x1p-149
+
+enum { MAX_LEVELS = 8, MAX_BYTES = 4 << 20 };
+
+static struct kernels levels[MAX_LEVELS]; /* those that differ, the reference first */
+static int n_levels;
+static uint64_t exp_stride = 251;
+
+/* ---- Inputs ---- */
+
+static uint64_t random_state = 1;
+
+static uint32_t random32(void)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    uint64_t x = random_state ^ random_state >> 33;
+    return (uint32_t)((x * 0xff51afd7ed558ccdu) >> 32);
+}
+
+static uint32_t below(uint32_t n)
+{
+    return (uint32_t)((uint64_t)random32() * n >> 32);
+}
+
+static float uniform(void) /* (-1, 1) */
+{
+    return (float)((double)random32() / 0x1p31 - 1.0);
+}
+
+enum kind { PLAIN, LARGE, SMALL, DENORMALS, EQUAL, CANCELLING, N_KINDS };
+
+static float draw(enum kind kind, uint64_t k)
+{
+    switch (kind) {
+    case PLAIN: return uniform() * 4;
+    case LARGE: return uniform() * 0x1p50f;
+    case SMALL: return uniform() * 0x1p-66f;
+    case DENORMALS: return uniform() * 0x1p-127f;
+    case EQUAL: return 1.25f;
+    default: return (k & 1 ? -1.0f : 1.0f) * (1000.0f + uniform());
+    }
+}
+
+static void fill(float *x, uint64_t n, enum kind kind)
+{
+    for (uint64_t k = 0; k < n; k++) x[k] = draw(kind, k);
+}
+
+static const uint64_t large_sizes[] = {128, 256, 1024, 1408, 3072};
+enum { N_SMALL_SIZES = 101, N_SIZES = N_SMALL_SIZES + 5 };
+
+static uint64_t size_of_case(int i)
+{
+    return i < N_SMALL_SIZES ? (uint64_t)i : large_sizes[i - N_SMALL_SIZES];
+}
+
+static struct guarded in[4], out_memory[2];
+
+static float *place_floats(struct guarded *g, uint64_t n, enum kind kind)
+{
+    float *x = guarded_place(g, n * sizeof *x);
+    fill(x, n, kind);
+    return x;
+}
+
+/* ---- Checks ---- */
+
+static bool same_bits(const void *a, const void *b, size_t bytes)
+{
+    return bytes == 0 || memcmp(a, b, bytes) == 0;
+}
+
+static void expect_near(float got, double want, double tolerance, const char *what, int level, uint64_t n, uint64_t k)
+{
+    if (fabs(got - want) <= tolerance) return;
+    fail_msg("%s, level %s, size %llu, element %llu: got %.9g, want %.17g, tolerance %g", what,
+             afmoe__cpu_level_name(level), (unsigned long long)n, (unsigned long long)k, got, want, tolerance);
+}
+
+/* Error in units of the last place of the float nearest to `want`. */
+static double ulps(float got, double want)
+{
+    int exponent;
+    if (isinf(want) || fabs(want) >= 0x1.ffffffp127) return isinf(got) && (got > 0) == (want > 0) ? 0 : INFINITY;
+    frexp(want, &exponent);
+    double unit = ldexp(1, exponent - 24 < -149 ? -149 : exponent - 24);
+    if (isinf(got)) got = 0x1.fffffep127f; /* the next float after the largest is one unit away */
+    return fabs(got - want) / unit;
+}
+
+/* ---- 16-bit floats ---- */
+
+static void test_f16_round_trip(void **state)
+{
+    (void)state;
+    for (uint32_t h = 0; h < 65536; h++) {
+        float x = f16_to_f32((uint16_t)h);
+        uint32_t exponent = h >> 10 & 31, mantissa = h & 1023;
+        double want = exponent ? ldexp(1024 + mantissa, (int)exponent - 25) : ldexp(mantissa, -24);
+        if (exponent == 31) want = INFINITY;
+        if (exponent == 31 && mantissa) {
+            assert_true(isnan(x));
+            assert_int_equal(f16_from_f32(x), h | 0x200);
+            continue;
+        }
+        assert_true(x == (h & 0x8000 ? -want : want));
+        assert_int_equal(f16_from_f32(x), h);
+        assert_int_equal(bf16_from_f32(bf16_to_f32((uint16_t)h)), isnan(bf16_to_f32((uint16_t)h)) ? (h | 0x40) : h);
+    }
+}
+
+/* The nearest of three neighbours, ties to the even code; the codes of one sign are in the order of their values. */
+static void expect_nearest(float x, uint16_t code, float (*widen)(uint16_t), uint16_t infinity, double limit)
+{
+    double size = fabs((double)x);
+    uint16_t c = code & 0x7fff;
+    assert_int_equal(code >> 15, float_bits(x) >> 31);
+    assert_true(c <= infinity);
+    if (c == infinity) {
+        assert_true(size >= limit);
+        return;
+    }
+    double error = fabs(size - widen(c));
+    if (c + 1 < infinity) assert_true(error < fabs(size - widen(c + 1)) || (error == fabs(size - widen(c + 1)) && !(c & 1)));
+    if (c + 1 == infinity) assert_true(size < limit);
+    if (c > 0) assert_true(error < fabs(size - widen(c - 1)) || (error == fabs(size - widen(c - 1)) && !(c & 1)));
+}
+
+static void test_rounding_to_16_bits(void **state)
+{
+    (void)state;
+    for (uint64_t bits = 0; bits < 0x100000000u; bits += bits % 8191 == 0 ? 1 : 4095) {
+        float x = float_from_bits((uint32_t)bits);
+        if (isnan(x)) {
+            assert_true(isnan(f16_to_f32(f16_from_f32(x))) && isnan(bf16_to_f32(bf16_from_f32(x))));
+            continue;
+        }
+        expect_nearest(x, f16_from_f32(x), f16_to_f32, 0x7c00, 65520);
+        expect_nearest(x, bf16_from_f32(x), bf16_to_f32, 0x7f80, 0x1.ffp127);
+    }
+    /* halfway between neighbours, where only the rule of ties decides */
+    for (uint16_t h = 0; h < 0x7c00; h++) {
+        double middle = h == 0x7bff ? 65520 : ((double)f16_to_f32(h) + f16_to_f32(h + 1)) / 2;
+        assert_int_equal(f16_from_f32((float)middle), h + (h & 1));
+        assert_int_equal(f16_from_f32(nextafterf((float)middle, 0)), h);
+        assert_int_equal(f16_from_f32(nextafterf((float)middle, INFINITY)), h + 1);
+    }
+}
+
+static void test_store_cells(void **state)
+{
+    (void)state;
+    for (int l = 1; l < n_levels; l++)
+        for (int c = 0; c < N_CELL_FORMATS; c++) {
+            size_t cell = c == CELLS_F32 ? 4 : 2;
+            for (int i = 0; i < N_SIZES; i++)
+                for (size_t shift = 0; shift < 2; shift++) {
+                    uint64_t n = size_of_case(i);
+                    float *x = guarded_place(&in[0], n * sizeof *x);
+                    for (uint64_t k = 0; k < n; k++) { /* any bits, NaN too; every other within the range of f16 */
+                        uint32_t bits = random32();
+                        x[k] = k & 1 ? float_from_bits(bits) : ldexpf(uniform(), (int)below(48) - 30);
+                    }
+                    uint8_t *got = poisoned_place(&out_memory[0], n * cell + shift);
+                    uint8_t *want = poisoned_place(&out_memory[1], n * cell + shift);
+                    levels[l].store_cells[c](got + shift, x, n);
+                    levels[0].store_cells[c](want + shift, x, n);
+                    assert_true(same_bits(got, want, n * cell + shift));
+                    assert_true(poison_whole(&out_memory[0], n * cell + shift));
+                    assert_true(poison_whole(&out_memory[1], n * cell + shift));
+                }
+        }
+    for (int l = 0; l < n_levels; l++) { /* the reference is half.h, which the tests above hold to the formats */
+        float x[3] = {1.0f, -0.1f, 70000.0f};
+        uint16_t got[3];
+        levels[l].store_cells[CELLS_F16](got, x, 3);
+        for (int k = 0; k < 3; k++) assert_int_equal(got[k], f16_from_f32(x[k]));
+        levels[l].store_cells[CELLS_BF16](got, x, 3);
+        for (int k = 0; k < 3; k++) assert_int_equal(got[k], bf16_from_f32(x[k]));
+    }
+}
+
+/* ---- exp ---- */
+
+static void test_exp(void **state)
+{
+    (void)state;
+    double worst = 0;
+    float at = 0;
+    for (uint64_t bits = 0; bits < 0x100000000u; bits += exp_stride) {
+        float x = float_from_bits((uint32_t)bits);
+        float got = exp_f32(x);
+        if (isnan(x)) {
+            assert_true(isnan(got));
+            continue;
+        }
+        double error = ulps(got, exp((double)x));
+        if (error > worst) worst = error, at = x;
+    }
+    print_message("exp: largest error %.4f ulp, at %.9g\n", worst, at);
+    assert_true(worst <= EXP_MAX_ULP);
+    assert_true(exp_f32(0.0f) == 1.0f && exp_f32(-0.0f) == 1.0f);
+    assert_true(exp_f32(-INFINITY) == 0.0f && isinf(exp_f32(INFINITY)));
+}
+
+/* exp as the vector kernels have it: 1 + exp(x) in double keeps every bit of exp(x) for -20 < x <= 0. */
+static void test_exp_of_levels(void **state)
+{
+    (void)state;
+    for (int l = 0; l < n_levels; l++) {
+        double worst = 0;
+        for (uint32_t bits = 0x80000000u; bits < 0xc1a00000u; bits += (uint32_t)exp_stride) {
+            float x[2] = {0, float_from_bits(bits)}, max;
+            double sum;
+            levels[l].log_sum_exp(x, 2, &max, &sum);
+            double error = ulps((float)(sum - 1), exp((double)x[1]));
+            if (error > worst) worst = error;
+        }
+        print_message("exp of level %s on (-20, 0]: largest error %.4f ulp\n",
+                      afmoe__cpu_level_name(levels[l].level), worst);
+        assert_true(worst <= EXP_MAX_ULP);
+    }
+}
+
+/* Three roundings (exp, 1 + e, the quotient) and what exp brings: under 3.5 units, over all floats. */
+static void test_sigmoid_of_all_floats(void **state)
+{
+    (void)state;
+    enum { BATCH = 64 };
+    for (int l = 0; l < n_levels; l++) {
+        float x[BATCH], got[BATCH];
+        int n = 0;
+        for (uint64_t bits = 0; bits < 0x100000000u; bits += 4 * exp_stride + 1) {
+            x[n++] = float_from_bits((uint32_t)bits);
+            if (n < BATCH) continue;
+            levels[l].sigmoid(got, x, BATCH);
+            for (n = 0; n < BATCH; n++)
+                if (isnan(x[n]) ? !isnan(got[n]) : ulps(got[n], 1 / (1 + exp(-(double)x[n]))) > 3.5)
+                    fail_msg("sigmoid(%.9g) = %.9g at level %s", x[n], got[n],
+                             afmoe__cpu_level_name(levels[l].level));
+            n = 0;
+        }
+    }
+}
+
+/* ---- Elementwise kernels ---- */
+
+static void test_exact_elementwise(void **state)
+{
+    (void)state;
+    for (int l = 1; l < n_levels; l++)
+        for (int i = 0; i < N_SIZES; i++)
+            for (int kind = 0; kind < N_KINDS; kind++) {
+                uint64_t n = size_of_case(i);
+                size_t bytes = n * sizeof(float);
+                float *y = place_floats(&in[0], n, kind), *x = place_floats(&in[1], n, kind);
+                float *got = poisoned_place(&out_memory[0], bytes), *want = poisoned_place(&out_memory[1], bytes);
+                if (n) memcpy(got, x, bytes), memcpy(want, x, bytes);
+                levels[l].add(got, y, n);
+                levels[0].add(want, y, n);
+                assert_true(same_bits(got, want, bytes) && poison_whole(&out_memory[0], bytes));
+                levels[l].scale(got, 0.7f, n);
+                levels[0].scale(want, 0.7f, n);
+                assert_true(same_bits(got, want, bytes) && poison_whole(&out_memory[0], bytes));
+                if (n & 1) continue;
+                levels[l].rope(got, x, y, n);
+                levels[0].rope(want, x, y, n);
+                assert_true(same_bits(got, want, bytes) && poison_whole(&out_memory[0], bytes));
+            }
+}
+
+static void test_reference_elementwise(void **state)
+{
+    (void)state;
+    float x[4] = {1, -2, 3, 5}, y[4] = {10, 20, -30, 0.5f};
+    levels[0].add(x, y, 4);
+    assert_true(x[0] == 11 && x[1] == 18 && x[2] == -27 && x[3] == 5.5f);
+    levels[0].scale(x, 2, 4);
+    assert_true(x[0] == 22 && x[1] == 36 && x[2] == -54 && x[3] == 11);
+    float cosine[2] = {0, 0.6f}, sine[2] = {1, 0.8f};
+    levels[0].rope(x, cosine, sine, 4); /* pairs (22, -54) by a right angle, (36, 11) by 53 degrees */
+    assert_true(x[0] == 54 && x[2] == 22);
+    expect_near(x[1], 36 * 0.6 - 11 * 0.8, 1e-5, "rope", 0, 4, 1);
+    expect_near(x[3], 11 * 0.6 + 36 * 0.8, 1e-5, "rope", 0, 4, 3);
+}
+
+static void test_add_scaled(void **state)
+{
+    (void)state;
+    for (int l = 0; l < n_levels; l++)
+        for (int i = 0; i < N_SIZES; i++)
+            for (int kind = 0; kind < N_KINDS; kind++) {
+                uint64_t n = size_of_case(i);
+                size_t bytes = n * sizeof(float);
+                float *y = place_floats(&in[0], n, kind), *x = place_floats(&in[1], n, kind);
+                float *got = poisoned_place(&out_memory[0], bytes);
+                float w = uniform();
+                if (n) memcpy(got, x, bytes);
+                levels[l].add_scaled(got, y, w, n);
+                for (uint64_t k = 0; k < n; k++) {
+                    double term = (double)w * y[k], want = x[k] + term;
+                    expect_near(got[k], want, U * (fabs(term) + fabs(want)) * 1.001 + DENORMAL, "add_scaled",
+                                levels[l].level, n, k);
+                }
+                assert_true(poison_whole(&out_memory[0], bytes));
+            }
+}
+
+static void test_rms_norm(void **state)
+{
+    (void)state;
+    const float eps = 1e-5f;
+    for (int l = 0; l < n_levels; l++)
+        for (int i = 0; i < N_SIZES; i++)
+            for (int kind = 0; kind < N_KINDS; kind++)
+                for (int in_place = 0; in_place < 2; in_place++) {
+                    uint64_t n = size_of_case(i);
+                    size_t bytes = n * sizeof(float);
+                    float *x = place_floats(&in[0], n, kind), *w = place_floats(&in[1], n, PLAIN);
+                    float *got = poisoned_place(&out_memory[0], bytes);
+                    if (n && in_place) memcpy(got, x, bytes);
+                    levels[l].rms_norm(got, in_place ? got : x, w, n, eps);
+                    double sum = 0;
+                    for (uint64_t k = 0; k < n; k++) sum += (double)x[k] * x[k];
+                    double factor = 1 / sqrt(sum / (double)n + eps);
+                    /* the sum's error is halved by the root; 6 roundings after it */
+                    double relative = ((double)n / 8 + 5) * U / 2 + 6 * U;
+                    for (uint64_t k = 0; k < n; k++) {
+                        double want = x[k] * factor * w[k];
+                        expect_near(got[k], want, fabs(want) * relative + 5 * DENORMAL, "rms_norm", levels[l].level,
+                                    n, k);
+                    }
+                    assert_true(poison_whole(&out_memory[0], bytes));
+                }
+}
+
+/* Gates from -120 to 120 with zeros and infinities-to-be among them. */
+static float *place_gates(struct guarded *g, uint64_t n)
+{
+    float *x = guarded_place(g, n * sizeof *x);
+    for (uint64_t k = 0; k < n; k++) x[k] = k % 5 == 4 ? uniform() * 120 : uniform() * 8;
+    if (n > 3) x[n - 1] = -3e37f, x[n / 2] = 3e37f, x[0] = 0;
+    return x;
+}
+
+static double sigmoid_double(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+static void test_gates(void **state)
+{
+    (void)state;
+    for (int l = 0; l < n_levels; l++)
+        for (int i = 0; i < N_SIZES; i++) {
+            uint64_t n = size_of_case(i);
+            size_t bytes = n * sizeof(float);
+            float *gate = place_gates(&in[0], n), *up = place_floats(&in[1], n, PLAIN);
+            for (int in_place = 0; in_place < 2; in_place++) {
+                float *got = poisoned_place(&out_memory[0], bytes);
+                if (n && in_place) memcpy(got, gate, bytes);
+                levels[l].silu_mul(got, in_place ? got : gate, up, n);
+                for (uint64_t k = 0; k < n; k++) {
+                    double want = gate[k] * sigmoid_double(gate[k]) * up[k];
+                    expect_near(got[k], want, fabs(want) * 8 * U + fabs((double)gate[k] * up[k]) * 4 * DENORMAL + DENORMAL,
+                                "silu_mul", levels[l].level, n, k);
+                }
+                assert_true(poison_whole(&out_memory[0], bytes));
+                got = poisoned_place(&out_memory[0], bytes);
+                if (n && in_place) memcpy(got, gate, bytes);
+                levels[l].sigmoid(got, in_place ? got : gate, n);
+                for (uint64_t k = 0; k < n; k++)
+                    assert_true(ulps(got[k], sigmoid_double(gate[k])) <= 3.5);
+                assert_true(poison_whole(&out_memory[0], bytes));
+            }
+            float *x = poisoned_place(&out_memory[0], bytes);
+            if (n) memcpy(x, up, bytes);
+            levels[l].sigmoid_gate(x, gate, n);
+            for (uint64_t k = 0; k < n; k++) {
+                double want = up[k] * sigmoid_double(gate[k]);
+                expect_near(x[k], want, fabs(want) * 7 * U + (fabs(up[k]) + 1) * 4 * DENORMAL, "sigmoid_gate",
+                            levels[l].level, n, k);
+            }
+            assert_true(poison_whole(&out_memory[0], bytes));
+        }
+}
+
+/* exp(z - max): the difference is rounded (|z - max| u), exp adds one unit; the sum of positive terms n/8 + 5. */
+static void test_softmax(void **state)
+{
+    (void)state;
+    for (int l = 0; l < n_levels; l++)
+        for (int i = 1; i < N_SIZES; i++)
+            for (int in_place = 0; in_place < 3; in_place++) {
+                uint64_t n = size_of_case(i);
+                size_t bytes = n * sizeof(float);
+                float *z = place_gates(&in[0], n);
+                for (uint64_t k = 0; k < n; k++)
+                    if (fabsf(z[k]) > 1000) z[k] = in_place == 2 ? -INFINITY : -50;
+                float *got = poisoned_place(&out_memory[0], bytes), max = -INFINITY;
+                double sum = 0;
+                memcpy(got, z, bytes);
+                levels[l].softmax(got, in_place ? got : z, n);
+                for (uint64_t k = 0; k < n; k++) max = z[k] > max ? z[k] : max;
+                for (uint64_t k = 0; k < n; k++) sum += exp((double)z[k] - max);
+                double total_relative = 0;
+                for (uint64_t k = 0; k < n; k++)
+                    if (!isinf(z[k])) total_relative += exp((double)z[k] - max) / sum * ((double)max - z[k]) * U;
+                for (uint64_t k = 0; k < n; k++) {
+                    double want = exp((double)z[k] - max) / sum;
+                    double relative = isinf(z[k]) ? 0 : ((double)max - z[k]) * U;
+                    relative += total_relative + ((double)n / 8 + 10) * U;
+                    expect_near(got[k], want, want * relative * 1.001 + 2 * DENORMAL, "softmax", levels[l].level, n, k);
+                }
+                assert_true(poison_whole(&out_memory[0], bytes));
+            }
+}
+
+static void test_log_sum_exp(void **state)
+{
+    (void)state;
+    for (int l = 0; l < n_levels; l++) {
+        for (int i = 1; i < N_SIZES; i++) {
+            uint64_t n = size_of_case(i);
+            float *x = place_gates(&in[0], n), max, want_max = -INFINITY;
+            double sum, want = 0, slack = 0;
+            for (uint64_t k = 0; k < n; k++)
+                if (fabsf(x[k]) > 1000) x[k] = -INFINITY;
+            levels[l].log_sum_exp(x, n, &max, &sum);
+            for (uint64_t k = 0; k < n; k++) want_max = x[k] > want_max ? x[k] : want_max;
+            for (uint64_t k = 0; k < n; k++) {
+                double term = exp((double)x[k] - max);
+                want += term;
+                if (term > 0) slack += term * ((double)max - x[k] + 2.01) * U + DENORMAL;
+            }
+            assert_true(max == want_max && fabs(sum - want) <= slack + want * (double)n * 0x1p-53);
+            uint64_t at = below((uint32_t)n);
+            float kept = x[at];
+            x[at] = NAN;
+            levels[l].log_sum_exp(x, n, &max, &sum);
+            assert_true(isnan(max) || isnan(sum));
+            x[at] = INFINITY;
+            levels[l].log_sum_exp(x, n, &max, &sum);
+            assert_true(isinf(max) || isnan(sum));
+            x[at] = kept;
+        }
+    }
+}
+
+/* ---- Products ---- */
+
+static float weight_limit(enum tensor_format format)
+{
+    return format == FORMAT_F16 || format == FORMAT_Q8_0 ? 60000.0f : INFINITY;
+}
+
+/* Fills one row of weights; the numbers it stands for go to `values`. */
+static void make_row(enum tensor_format format, uint8_t *row, float *values, uint64_t n, enum kind kind)
+{
+    for (uint64_t k = 0; k < n; k++) {
+        float v = draw(kind, k), limit = weight_limit(format);
+        while (fabsf(v) > limit) v *= 0x1p-8f;
+        uint16_t h = format == FORMAT_BF16 ? bf16_from_f32(v) : f16_from_f32(v);
+        switch (format) {
+        case FORMAT_F32:
+            memcpy(row + 4 * k, &v, 4);
+            values[k] = v;
+            break;
+        case FORMAT_F16:
+        case FORMAT_BF16:
+            memcpy(row + 2 * k, &h, 2);
+            values[k] = format == FORMAT_BF16 ? bf16_to_f32(h) : f16_to_f32(h);
+            break;
+        default: {
+            uint8_t *block = row + k / 32 * 34;
+            if (k % 32 == 0) memcpy(block, &h, 2);
+            memcpy(&h, block, 2);
+            int q = kind == EQUAL ? 127 : (int)below(256) - 128;
+            block[2 + k % 32] = (uint8_t)q;
+            values[k] = (float)((double)f16_to_f32(h) * q);
+        }
+        }
+    }
+}
+
+struct product_case {
+    enum tensor_format format;
+    uint64_t n_columns, n_rows, n_tokens;
+    uint64_t row_bytes, x_stride, out_stride;
+    uint8_t *rows;
+    float *values; /* [n_rows][n_columns] */
+    float *x;
+};
+
+static void make_case(struct product_case *c, enum kind kind)
+{
+    uint64_t exact = format_row_bytes(c->format, c->n_columns);
+    c->row_bytes = exact + below(4); /* odd distances: no alignment may be assumed */
+    c->x_stride = c->n_columns + below(9);
+    c->out_stride = c->n_rows + below(5);
+    c->rows = guarded_place(&in[0], c->n_rows ? (c->n_rows - 1) * c->row_bytes + exact : 0);
+    for (uint64_t r = 0; r < c->n_rows; r++)
+        make_row(c->format, c->rows + r * c->row_bytes, c->values + r * c->n_columns, c->n_columns, kind);
+    c->x = guarded_place(&in[1], c->n_tokens ? ((c->n_tokens - 1) * c->x_stride + c->n_columns) * sizeof *c->x : 0);
+    for (uint64_t t = 0; t < c->n_tokens; t++) fill(c->x + t * c->x_stride, c->n_columns, kind);
+}
+
+static void check_product(const struct kernels *k, const struct product_case *c, uint64_t t, const float *out)
+{
+    const float *x = c->x + t * c->x_stride;
+    for (uint64_t r = 0; r < c->n_rows; r++) {
+        double want = 0, size = 0;
+        for (uint64_t i = 0; i < c->n_columns; i++) {
+            double term = (double)c->values[r * c->n_columns + i] * x[i];
+            want += term;
+            size += fabs(term);
+        }
+        double n = (double)c->n_columns;
+        expect_near(out[r], want, size * (n / 8 + 5) * U + n * DENORMAL, afmoe__format_traits[c->format].name, k->level,
+                    c->n_columns, r);
+    }
+}
+
+static void check_case(const struct kernels *k, const struct product_case *c)
+{
+    const struct product_kernels *p = &k->product[c->format];
+    uint64_t out_floats = c->n_tokens ? (c->n_tokens - 1) * c->out_stride + c->n_rows : 0;
+    size_t row_out_bytes = c->n_rows * sizeof(float);
+    float *many = poisoned_place(&out_memory[0], out_floats * sizeof *many);
+    void *scratch = guarded_place(&in[2], (p->panel_scratch_bytes(c->n_columns) + 63) / 64 * 64);
+    p->panel(many, c->out_stride, c->x, c->x_stride * sizeof(float), c->n_tokens, c->rows, c->row_bytes, c->n_rows,
+             c->n_columns, scratch);
+    assert_true(poison_whole(&out_memory[0], out_floats * sizeof *many));
+    for (uint64_t t = 0; t < c->n_tokens; t++) {
+        float *one = poisoned_place(&out_memory[1], row_out_bytes);
+        p->one_token(one, c->x + t * c->x_stride, c->rows, c->row_bytes, c->n_rows, c->n_columns);
+        assert_true(poison_whole(&out_memory[1], row_out_bytes));
+        assert_true(same_bits(one, many + t * c->out_stride, row_out_bytes));
+        check_product(k, c, t, one);
+        const uint8_t *gap = (const uint8_t *)(many + t * c->out_stride + c->n_rows);
+        for (size_t i = 0; t + 1 < c->n_tokens && i < (c->out_stride - c->n_rows) * sizeof(float); i++)
+            assert_int_equal(gap[i], POISON);
+    }
+    /* a row alone, a token alone: the same bits */
+    if (!c->n_rows || !c->n_tokens) return;
+    uint64_t r = below((uint32_t)c->n_rows), t = below((uint32_t)c->n_tokens);
+    float alone[2];
+    const float *x = c->x + t * c->x_stride;
+    p->one_token(&alone[0], x, c->rows + r * c->row_bytes, c->row_bytes, 1, c->n_columns);
+    p->panel(&alone[1], 1, x, 0, 1, c->rows + r * c->row_bytes, c->row_bytes, 1, c->n_columns, scratch);
+    assert_true(same_bits(&alone[0], many + t * c->out_stride + r, sizeof(float)));
+    assert_true(same_bits(&alone[1], many + t * c->out_stride + r, sizeof(float)));
+    float *decoded = poisoned_place(&out_memory[1], c->n_columns * sizeof *decoded);
+    p->decode_row(decoded, c->rows + r * c->row_bytes, c->n_columns);
+    assert_true(same_bits(decoded, c->values + r * c->n_columns, c->n_columns * sizeof *decoded));
+    assert_true(poison_whole(&out_memory[1], c->n_columns * sizeof *decoded));
+}
+
+static void run_case(const struct kernels *k, enum tensor_format format, uint64_t n_columns, uint64_t n_rows,
+                     uint64_t n_tokens, enum kind kind)
+{
+    struct product_case c = {.format = format, .n_columns = n_columns, .n_rows = n_rows, .n_tokens = n_tokens};
+    c.values = malloc((n_rows * n_columns + 1) * sizeof *c.values);
+    assert_non_null(c.values);
+    make_case(&c, kind);
+    check_case(k, &c);
+    free(c.values);
+}
+
+static void test_products(void **state)
+{
+    (void)state;
+    for (int l = 0; l < n_levels; l++)
+        for (int format = 0; format < N_FORMATS; format++) {
+            assert_null(levels[l].product[format].prepare);
+            uint64_t block = afmoe__format_traits[format].block_elements;
+            for (int i = 0; i < N_SIZES; i++) { /* every tail of columns */
+                if (size_of_case(i) % block) continue;
+                for (int kind = 0; kind < N_KINDS; kind++)
+                    run_case(&levels[l], format, size_of_case(i), 1 + below(9), 1 + below(7), kind);
+            }
+            for (uint64_t n_rows = 0; n_rows <= 40; n_rows++) /* every tail of rows and tokens */
+                for (uint64_t n_tokens = 0; n_tokens <= 20; n_tokens++)
+                    run_case(&levels[l], format, 64 + block * below(2), n_rows, n_tokens, PLAIN);
+            run_case(&levels[l], format, 12288, 9, 4, PLAIN);
+        }
+}
+
+/* An infinity or NaN in a weight or an activation reaches its own output and no other. */
+static void test_products_not_finite(void **state)
+{
+    (void)state;
+    enum { N = 96, ROWS = 9, TOKENS = 4 };
+    for (int l = 0; l < n_levels; l++)
+        for (int format = 0; format < N_FORMATS; format++)
+            for (int trial = 0; trial < 50; trial++) {
+                struct product_case c = {.format = format, .n_columns = N, .n_rows = ROWS, .n_tokens = TOKENS};
+                float values[ROWS * N], out[TOKENS][ROWS];
+                c.values = values;
+                make_case(&c, PLAIN);
+                uint64_t bad_row = below(ROWS), bad_token = below(TOKENS), column = below(N);
+                uint16_t h = format == FORMAT_BF16 ? 0x7f80 : 0x7c00;
+                float inf = INFINITY, nan = NAN;
+                size_t bytes = format == FORMAT_F32 ? 4 : 2;
+                uint64_t at = format == FORMAT_Q8_0 ? column / 32 * 34 : column * bytes;
+                memcpy(c.rows + bad_row * c.row_bytes + at, format == FORMAT_F32 ? (void *)&inf : (void *)&h, bytes);
+                memcpy(c.x + bad_token * c.x_stride + column, &nan, sizeof nan);
+                void *scratch = guarded_place(&in[2], (levels[l].product[format].panel_scratch_bytes(N) + 63) / 64 * 64);
+                levels[l].product[format].panel(out[0], ROWS, c.x, c.x_stride * sizeof(float), TOKENS, c.rows,
+                                                c.row_bytes, ROWS, N, scratch);
+                for (uint64_t t = 0; t < TOKENS; t++)
+                    for (uint64_t r = 0; r < ROWS; r++) {
+                        if (t == bad_token) assert_true(isnan(out[t][r]));
+                        if (t != bad_token) assert_true(!isfinite(out[t][r]) == (r == bad_row));
+                    }
+            }
+}
+
+/* ---- Attention ---- */
+
+enum { MAX_HEADS = 9, MAX_DIM = 300, MAX_PAGES = 3 };
+
+struct attention_case {
+    int cells;
+    uint64_t n_heads, head_dim, q_stride, acc_stride;
+    uint32_t n_pages, begin[MAX_PAGES], end[MAX_PAGES];
+    float scale;
+    float *q;
+    uint8_t *keys, *values;
+    float *key_floats, *value_floats; /* [pages][64][head_dim] as the cells have them */
+};
+
+static float cell_to_float(int cells, const uint8_t *p, uint64_t k)
+{
+    float x;
+    uint16_t h;
+    if (cells == CELLS_F32) {
+        memcpy(&x, p + 4 * k, 4);
+        return x;
+    }
+    memcpy(&h, p + 2 * k, 2);
+    return cells == CELLS_F16 ? f16_to_f32(h) : bf16_to_f32(h);
+}
+
+static void make_cells(int cells, uint8_t *out, float *floats, uint64_t n, float size)
+{
+    for (uint64_t k = 0; k < n; k++) floats[k] = uniform() * size;
+    levels[0].store_cells[cells](out, floats, n);
+    for (uint64_t k = 0; k < n; k++) floats[k] = cell_to_float(cells, out, k);
+}
+
+static void check_head(const struct kernels *k, const struct attention_case *c, uint64_t h, const float *acc,
+                       const struct attention_state *st)
+{
+    uint64_t d = c->head_dim;
+    double score[MAX_PAGES * PAGE_POSITIONS], value[MAX_DIM] = {0}, size[MAX_DIM] = {0};
+    double max = -INFINITY, sum = 0, score_error = 0;
+    uint64_t n = 0;
+    for (uint32_t p = 0; p < c->n_pages; p++)
+        for (uint32_t j = c->begin[p]; j < c->end[p]; j++, n++) {
+            double s = 0, terms = 0;
+            for (uint64_t i = 0; i < d; i++) {
+                double term = (double)c->q[h * c->q_stride + i] * c->key_floats[(p * PAGE_POSITIONS + j) * d + i];
+                s += term;
+                terms += fabs(term);
+            }
+            score[n] = s * c->scale;
+            score_error = fmax(score_error, terms * c->scale * ((double)d / 8 + 6) * U);
+            max = fmax(max, score[n]);
+        }
+    n = 0;
+    for (uint32_t p = 0; p < c->n_pages; p++)
+        for (uint32_t j = c->begin[p]; j < c->end[p]; j++, n++) {
+            double w = exp(score[n] - max);
+            sum += w;
+            for (uint64_t i = 0; i < d; i++) {
+                double v = c->value_floats[(p * PAGE_POSITIONS + j) * d + i];
+                value[i] += w * v;
+                size[i] += w * fabs(v);
+            }
+        }
+    expect_near(st->max, max, score_error, "attention max", k->level, d, h);
+    /* Weights err by exp(score errors), the rounded difference s - max (under 100 here for any that count) and exp;
+     * a chain over n positions and three pages' factors follows. */
+    double relative = 4 * score_error + (100 + (double)n + 20) * U;
+    for (uint64_t i = 0; i < d; i++)
+        expect_near(acc[i] / st->sum, value[i] / sum, 2 * relative * size[i] / sum + DENORMAL, "attention", k->level, d,
+                    i);
+}
+
+static void run_pages(const struct kernels *k, const struct attention_case *c, float *acc,
+                      struct attention_state *st, uint64_t first, uint64_t n_heads)
+{
+    uint64_t cell = c->cells == CELLS_F32 ? 4 : 2, page = PAGE_POSITIONS * c->head_dim * cell;
+    for (uint64_t h = 0; h < n_heads; h++) {
+        st[h] = (struct attention_state){-INFINITY, 0};
+        memset(acc + h * c->acc_stride, 0, c->head_dim * sizeof *acc);
+    }
+    for (uint32_t p = 0; p < c->n_pages; p++)
+        k->attention_page[c->cells](acc, c->acc_stride, st, c->q + first * c->q_stride, c->q_stride, n_heads,
+                                    c->keys + p * page, c->values + p * page, c->head_dim, c->begin[p], c->end[p],
+                                    c->scale);
+}
+
+static void run_attention(const struct kernels *k, int cells, uint64_t head_dim, uint64_t n_heads, float size)
+{
+    struct attention_case c = {.cells = cells, .n_heads = n_heads, .head_dim = head_dim, .n_pages = 1 + below(MAX_PAGES)};
+    uint64_t cell = cells == CELLS_F32 ? 4 : 2, n = c.n_pages * PAGE_POSITIONS * head_dim;
+    c.scale = 1 / sqrtf((float)head_dim);
+    c.q_stride = head_dim + below(3);
+    c.acc_stride = head_dim + below(3);
+    for (uint32_t p = 0; p < c.n_pages; p++) {
+        c.begin[p] = p == 0 ? below(PAGE_POSITIONS) : 0;
+        c.end[p] = p + 1 == c.n_pages ? c.begin[p] + 1 + below(PAGE_POSITIONS - c.begin[p]) : PAGE_POSITIONS;
+    }
+    c.q = guarded_place(&in[0], ((n_heads - 1) * c.q_stride + head_dim) * sizeof *c.q);
+    fill(c.q, (n_heads - 1) * c.q_stride + head_dim, PLAIN);
+    c.keys = guarded_place(&in[1], n * cell);
+    c.values = guarded_place(&in[2], n * cell);
+    c.key_floats = malloc(2 * n * sizeof(float));
+    assert_non_null(c.key_floats);
+    c.value_floats = c.key_floats + n;
+    make_cells(cells, c.keys, c.key_floats, n, size);
+    make_cells(cells, c.values, c.value_floats, n, 1);
+
+    size_t acc_bytes = ((n_heads - 1) * c.acc_stride + head_dim) * sizeof(float);
+    float *acc = poisoned_place(&out_memory[0], acc_bytes);
+    struct attention_state st[MAX_HEADS];
+    run_pages(k, &c, acc, st, 0, n_heads);
+    assert_true(poison_whole(&out_memory[0], acc_bytes));
+    for (uint64_t h = 0; h < n_heads; h++) {
+        check_head(k, &c, h, acc + h * c.acc_stride, &st[h]);
+        float alone[MAX_DIM];
+        struct attention_state alone_state;
+        run_pages(k, &c, alone, &alone_state, h, 1);
+        assert_true(same_bits(alone, acc + h * c.acc_stride, head_dim * sizeof(float)));
+        assert_true(same_bits(&alone_state, &st[h], sizeof alone_state));
+        for (uint64_t i = head_dim; h + 1 < n_heads && i < c.acc_stride; i++)
+            assert_int_equal(float_bits(acc[h * c.acc_stride + i]), 0xa5a5a5a5u);
+    }
+    free(c.key_floats);
+}
+
+static void test_attention(void **state)
+{
+    (void)state;
+    static const uint64_t dims[] = {1, 2, 7, 8, 10, 16, 20, 24, 31, 64, 80, 96, 128, 256, 299};
+    for (int l = 0; l < n_levels; l++)
+        for (int cells = 0; cells < N_CELL_FORMATS; cells++)
+            for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
+                for (uint64_t n_heads = 1; n_heads <= MAX_HEADS; n_heads++) {
+                    run_attention(&levels[l], cells, dims[i], n_heads, 1);
+                    run_attention(&levels[l], cells, dims[i], n_heads, 100); /* one key takes nearly all */
+                }
+}
+
+/* ---- Selection ---- */
+
+static void test_select(void **state)
+{
+    (void)state;
+    for (int32_t level = AFMOE_CPU_C; level <= afmoe__cpu_level(); level++) {
+        struct kernels k;
+        afmoe__kernels_select(&k, level);
+        assert_true(k.level >= AFMOE_CPU_C && k.level <= level);
+        assert_true(k.panel_rows >= 1);
+        for (int format = 0; format < N_FORMATS; format++)
+            assert_true(k.product[format].decode_row && k.product[format].one_token && k.product[format].panel &&
+                        k.product[format].panel_scratch_bytes);
+        for (int cells = 0; cells < N_CELL_FORMATS; cells++)
+            assert_true(k.store_cells[cells] && k.attention_page[cells]);
+        assert_true(k.rms_norm && k.add && k.scale && k.add_scaled && k.rope && k.silu_mul && k.sigmoid_gate &&
+                    k.sigmoid && k.softmax && k.log_sum_exp);
+    }
+    assert_string_equal(afmoe__cpu_level_name(AFMOE_CPU_AVX512BF16), "avx512bf16");
+    assert_string_equal(afmoe__cpu_level_name(99), "unknown");
+}
+
+/* Levels of this build that the CPU lacks are named. */
+static void find_levels(void)
+{
+    int32_t cpu = afmoe__cpu_level();
+    for (int32_t level = AFMOE_CPU_C; level <= AFMOE_CPU_AVX512BF16; level++) {
+        struct kernels k;
+        afmoe__kernels_select(&k, level);
+        if (k.level != level) continue;
+        if (level > cpu)
+            print_message("skipped: level %s (this CPU has %s)\n", afmoe__cpu_level_name(level),
+                          afmoe__cpu_level_name(cpu));
+        else
+            levels[n_levels++] = k;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    find_levels();
+    if (argc > 1 && strcmp(argv[1], "--bench") == 0) return bench_kernels(levels, n_levels);
+    if (argc > 1 && strcmp(argv[1], "--exhaustive") == 0) exp_stride = 1;
+    for (size_t i = 0; i < sizeof in / sizeof *in; i++) guarded_create(&in[i], MAX_BYTES);
+    for (size_t i = 0; i < sizeof out_memory / sizeof *out_memory; i++) guarded_create(&out_memory[i], MAX_BYTES);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_select),
+        cmocka_unit_test(test_f16_round_trip),
+        cmocka_unit_test(test_rounding_to_16_bits),
+        cmocka_unit_test(test_store_cells),
+        cmocka_unit_test(test_exp),
+        cmocka_unit_test(test_exp_of_levels),
+        cmocka_unit_test(test_sigmoid_of_all_floats),
+        cmocka_unit_test(test_reference_elementwise),
+        cmocka_unit_test(test_exact_elementwise),
+        cmocka_unit_test(test_add_scaled),
+        cmocka_unit_test(test_rms_norm),
+        cmocka_unit_test(test_gates),
+        cmocka_unit_test(test_softmax),
+        cmocka_unit_test(test_log_sum_exp),
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_products_not_finite),
+        cmocka_unit_test(test_attention),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    for (size_t i = 0; i < sizeof in / sizeof *in; i++) guarded_free(&in[i]);
+    for (size_t i = 0; i < sizeof out_memory / sizeof *out_memory; i++) guarded_free(&out_memory[i]);
+    return failed;
+}
