@@ -389,8 +389,8 @@ AFMOE_API void afmoe_append_result_init(afmoe_append_result *result);
 /** Extend the timeline by n tokens and leave the logits of the last one.
  *
  *  INVALID: an id outside the vocabulary; nothing was changed. CONTEXT_FULL: no room for all n; nothing was changed.
- *  CANCELLED: whole chunks computed so far are kept, result->n_tokens says how many; logits are gone until the next
- *  append. NO_MEMORY: as CANCELLED. n = 0 does nothing. */
+ *  CANCELLED: whole chunks computed so far are kept, result->n_tokens says how many; if there is one, logits are gone
+ *  until the next append. NO_MEMORY: as CANCELLED. n = 0 does nothing. */
 AFMOE_API afmoe_status afmoe_session_append(afmoe_session *session, const afmoe_token *tokens, uint64_t n_tokens,
                                             const afmoe_append_options *options, afmoe_append_result *result,
                                             afmoe_error *error);

@@ -90,16 +90,10 @@ static afmoe_status open_parts(afmoe_model *model, const char *path, const afmoe
     return status;
 }
 
-static afmoe_status check_flag(int32_t value, const char *name, afmoe_error *error)
-{
-    if (value == 0 || value == 1) return AFMOE_OK;
-    return afmoe__fail(error, AFMOE_INVALID, "%s is %d, allowed are 0 and 1", name, value);
-}
-
 static afmoe_status check_options(const afmoe_model_options *options, afmoe_error *error)
 {
-    afmoe_status status = check_flag(options->tokenizer_only, "tokenizer_only", error);
-    if (status == AFMOE_OK) status = check_flag(options->strict, "strict", error);
+    afmoe_status status = afmoe__check_flag(options->tokenizer_only, "tokenizer_only", error);
+    if (status == AFMOE_OK) status = afmoe__check_flag(options->strict, "strict", error);
     if (status != AFMOE_OK) return status;
     if (options->max_json_bytes >= 1 && options->max_json_bytes <= MAX_JSON_BYTES) return AFMOE_OK;
     return afmoe__fail(error, AFMOE_INVALID, "max_json_bytes is %llu, allowed are 1..%d",

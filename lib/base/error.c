@@ -49,6 +49,12 @@ afmoe_status afmoe__fail_memory(afmoe_error *error, uint64_t n_bytes, const char
     return afmoe__fail(error, AFMOE_NO_MEMORY, "out of memory: %llu bytes for %s", (unsigned long long)n_bytes, what);
 }
 
+afmoe_status afmoe__check_flag(int32_t value, const char *name, afmoe_error *error)
+{
+    if (value == 0 || value == 1) return AFMOE_OK;
+    return afmoe__fail(error, AFMOE_INVALID, "%s is %d, allowed are 0 and 1", name, value);
+}
+
 void afmoe__error_clear(afmoe_error *error)
 {
     if (!writable(error)) return;

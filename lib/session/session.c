@@ -380,9 +380,13 @@ static afmoe_status change(struct session *session, uint64_t keep, const afmoe_t
 
     if (keep < session->n_tokens) truncate(session, keep);
     if (n_tokens) {
+        bool had_logits = session->has_logits; /* they are overwritten by the last row of all only */
         memmove(session->tokens + keep, tokens, n_tokens * sizeof *tokens); /* rewind passes our own tokens */
         status = grow(&growth, error);
-        if (status != AFMOE_OK) truncate(session, session->n_tokens);
+        if (status != AFMOE_OK) {
+            truncate(session, session->n_tokens); /* drops pages of the broken chunk */
+            session->has_logits = had_logits && session->n_tokens == keep;
+        }
     }
     settle_promise(session);
     result->n_tokens = session->n_tokens;
