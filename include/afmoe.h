@@ -120,12 +120,14 @@ typedef int32_t (*afmoe_progress_fn)(void *user_data, uint64_t done, uint64_t to
 /** A flag that stops calls it was given to. Reference counted; create gives one reference. */
 typedef struct afmoe_cancel afmoe_cancel;
 
+/** A new flag, not set. */
 AFMOE_API afmoe_status afmoe_cancel_create(afmoe_cancel **out, afmoe_error *error);
 AFMOE_API void afmoe_cancel_retain(afmoe_cancel *cancel);
 /** Drop a reference; the last one frees it. */
 AFMOE_API void afmoe_cancel_free(afmoe_cancel *cancel);
 /** Stop every call this object was passed to, now and later, until afmoe_cancel_clear. Safe in signal handlers. */
 AFMOE_API void afmoe_cancel_set(afmoe_cancel *cancel);
+/** Take the flag down: calls made from now on run. */
 AFMOE_API void afmoe_cancel_clear(afmoe_cancel *cancel);
 /** 1 when set, else 0. */
 AFMOE_API int32_t afmoe_cancel_is_set(const afmoe_cancel *cancel);
@@ -189,6 +191,7 @@ typedef struct afmoe_model_info {
     uint32_t n_experts_per_token;
     uint32_t n_shared_experts;
     uint32_t sliding_window;       /* keys seen in sliding layers, the query's own included */
+    int32_t reserved;              /* 0 */
     uint64_t vocab_size;           /* rows of the output, also the number of logits; without weights: tokens */
     uint64_t n_tokens;             /* tokens the tokenizer has; 0 without one */
     uint64_t hidden_size;
@@ -198,6 +201,7 @@ typedef struct afmoe_model_info {
 } afmoe_model_info;
 
 AFMOE_API void afmoe_model_info_init(afmoe_model_info *info);
+/** What the checkpoint is: read at open, never changes. */
 AFMOE_API afmoe_status afmoe_model_get_info(const afmoe_model *model, afmoe_model_info *info, afmoe_error *error);
 
 /** The model's stop set: the eos ids of generation_config.json; without them the file's eos and, where the vocabulary
@@ -341,12 +345,14 @@ typedef struct afmoe_context_info {
 } afmoe_context_info;
 
 AFMOE_API void afmoe_context_info_init(afmoe_context_info *info);
+/** What was chosen at create, and the memory held now. */
 AFMOE_API afmoe_status afmoe_context_get_info(afmoe_context *context, afmoe_context_info *info, afmoe_error *error);
 
 /* ---- Session ---------------------------------------------------------------------------------------------------- */
 
 typedef struct afmoe_session afmoe_session;
 
+/** An empty timeline. Memory comes with its tokens. */
 AFMOE_API afmoe_status afmoe_session_create(afmoe_session **out, afmoe_context *context, afmoe_error *error);
 AFMOE_API void afmoe_session_free(afmoe_session *session);
 
@@ -442,6 +448,7 @@ typedef struct afmoe_session_stats {
 } afmoe_session_stats;
 
 AFMOE_API void afmoe_session_stats_init(afmoe_session_stats *stats);
+/** Counted since the session was created. */
 AFMOE_API afmoe_status afmoe_session_get_stats(afmoe_session *session, afmoe_session_stats *stats, afmoe_error *error);
 
 /* ---- Sampler ---------------------------------------------------------------------------------------------------- */

@@ -1,0 +1,34 @@
+#!/usr/bin/python3
+"""libafmoe as a subproject of another meson project, offline: tests/abi/subproject configures, builds and runs.
+
+Environment: AFMOE_SOURCE_ROOT.
+"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.environ['AFMOE_SOURCE_ROOT']
+MESON = [sys.executable, '/usr/bin/meson'] if os.path.exists('/usr/bin/meson') else ['meson']
+
+
+class Subproject(unittest.TestCase):
+    def test_build_and_run(self):
+        with tempfile.TemporaryDirectory(prefix='afmoe-subproject-') as folder:
+            host = os.path.join(folder, 'host')
+            shutil.copytree(os.path.join(ROOT, 'tests', 'abi', 'subproject'), host)
+            shutil.copy(os.path.join(ROOT, 'tests', 'abi', 'install_use.c'), folder)
+            os.mkdir(os.path.join(host, 'subprojects'))
+            os.symlink(ROOT, os.path.join(host, 'subprojects', 'afmoe'))
+            build = os.path.join(folder, 'build')
+            # An unoptimised build is enough: this is about meson's files.
+            for command in ([*MESON, 'setup', '--wrap-mode=nodownload', '--buildtype=debug', build, host],
+                            [*MESON, 'compile', '-C', build], [*MESON, 'test', '-C', build, '--no-suite', 'afmoe']):
+                answer = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                self.assertEqual(answer.returncode, 0, answer.stdout)
+
+
+if __name__ == '__main__':
+    unittest.main()
