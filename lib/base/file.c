@@ -1,4 +1,6 @@
 /* Read-only mappings of whole files, see file.h. */
+#define _XOPEN_SOURCE 700 /* realpath */
+
 #include "file.h"
 
 #include "error.h"
@@ -135,6 +137,12 @@ void afmoe__file_unmap(struct mapped_file *file)
     if (file->data) munmap((void *)file->data, (size_t)file->size);
     afmoe__free(file->path);
     *file = (struct mapped_file){0};
+}
+
+const char *afmoe__file_name(const struct mapped_file *file)
+{
+    const char *slash = strrchr(file->path, '/');
+    return slash ? slash + 1 : file->path;
 }
 
 afmoe_status afmoe__path_kind(enum path_kind *out, const char *path, afmoe_error *error)

@@ -27,6 +27,9 @@ afmoe_status afmoe__file_map_in(struct mapped_file *out, const char *folder, con
 /* Safe on a zeroed struct, which it leaves behind. */
 void afmoe__file_unmap(struct mapped_file *file);
 
+/* The path without its folders, for messages. */
+const char *afmoe__file_name(const struct mapped_file *file);
+
 enum path_kind { PATH_MISSING, PATH_FILE, PATH_FOLDER, PATH_OTHER };
 
 /* IO when the system cannot tell. */

@@ -8,7 +8,7 @@ afmoe_status afmoe__json_parse(json_t **out, const uint8_t *text, uint64_t n_byt
                                const char *name, afmoe_error *error)
 {
     if (n_bytes > caps->max_bytes) {
-        return afmoe__fail(error, AFMOE_LIMIT, "%s: %llu bytes, allowed are %llu", name, (unsigned long long)n_bytes,
+        return afmoe__fail(error, AFMOE_LIMIT, "%.160s: %llu bytes, allowed are %llu", name, (unsigned long long)n_bytes,
                            (unsigned long long)caps->max_bytes);
     }
     afmoe_status status = afmoe__json_prescan(text, n_bytes, caps, name, error);
@@ -23,5 +23,5 @@ afmoe_status afmoe__json_parse(json_t **out, const uint8_t *text, uint64_t n_byt
         return afmoe__fail(error, AFMOE_NO_MEMORY, "out of memory while parsing %s (%llu bytes)", name,
                            (unsigned long long)n_bytes);
     }
-    return afmoe__fail(error, AFMOE_FORMAT, "%s: %s at byte %d", name, fault.text, fault.position);
+    return afmoe__fail(error, AFMOE_FORMAT, "%.160s: %s at byte %d", name, fault.text, fault.position);
 }

@@ -142,7 +142,7 @@ static afmoe_status open_container(struct scan *s, bool is_object, const struct 
 {
     uint32_t max_depth = caps->max_depth < JSON_MAX_DEPTH ? caps->max_depth : JSON_MAX_DEPTH;
     if (s->depth == max_depth) {
-        return afmoe__fail(error, AFMOE_LIMIT, "%s: nested deeper than %u at byte %llu", name, max_depth,
+        return afmoe__fail(error, AFMOE_LIMIT, "%.160s: nested deeper than %u at byte %llu", name, max_depth,
                            (unsigned long long)s->at);
     }
     uint64_t n_slots = is_object ? FIRST_OBJECT_BUCKETS : FIRST_ARRAY_SLOTS;
@@ -163,10 +163,10 @@ static afmoe_status fail_at(const struct scan *s, const char *name, afmoe_error 
     };
     unsigned long long at = s->at;
     if (s->at >= s->n_bytes) {
-        return afmoe__fail(error, AFMOE_FORMAT, "%s: ends at byte %llu where %s is expected", name, at,
+        return afmoe__fail(error, AFMOE_FORMAT, "%.160s: ends at byte %llu where %s is expected", name, at,
                            expected[s->expects]);
     }
-    return afmoe__fail(error, AFMOE_FORMAT, "%s: byte 0x%02X at %llu, expected %s (in valid UTF-8)", name,
+    return afmoe__fail(error, AFMOE_FORMAT, "%.160s: byte 0x%02X at %llu, expected %s (in valid UTF-8)", name,
                        s->text[s->at], at, expected[s->expects]);
 }
 
@@ -175,7 +175,7 @@ static afmoe_status scan_value(struct scan *s, const struct json_caps *caps, con
     uint64_t begin = s->at;
     uint8_t byte = s->text[begin];
     if (++s->n_values > caps->max_values) {
-        return afmoe__fail(error, AFMOE_LIMIT, "%s: more than %llu values", name,
+        return afmoe__fail(error, AFMOE_LIMIT, "%.160s: more than %llu values", name,
                            (unsigned long long)caps->max_values);
     }
     count_child(s);
@@ -248,7 +248,7 @@ afmoe_status afmoe__json_prescan(const uint8_t *text, uint64_t n_bytes, const st
         /* The token buffer doubles like a table: up to twice the longest token, and the old copy. */
         if (s.peak_bytes + 3 * s.longest_token > allowed) {
             return afmoe__fail(error, AFMOE_LIMIT,
-                               "%s: parsing it takes more than the %llu bytes allowed for %llu bytes of text", name,
+                               "%.160s: parsing it takes more than the %llu bytes allowed for %llu bytes of text", name,
                                (unsigned long long)allowed, (unsigned long long)n_bytes);
         }
     }
