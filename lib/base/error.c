@@ -15,6 +15,10 @@ static void write_message(afmoe_error *error, afmoe_status code, const char *for
 {
     error->code = code;
     vsnprintf(error->message, sizeof error->message, format, arguments);
+    /* Names from files may hold anything; a message is one line. */
+    for (char *c = error->message; *c; c++) {
+        if ((unsigned char)*c < 0x20 || *c == 0x7F) *c = '?';
+    }
 }
 
 afmoe_status afmoe__fail(afmoe_error *error, afmoe_status code, const char *format, ...)

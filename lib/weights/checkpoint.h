@@ -7,6 +7,7 @@
 #define AFMOE_WEIGHTS_CHECKPOINT_H
 
 #include "file.h"
+#include "generation.h"
 #include "gguf.h"
 #include "weights.h"
 
@@ -16,16 +17,6 @@ struct checkpoint_options {
     uint64_t max_json_bytes;
     afmoe_log_fn log;
     void *log_data;
-};
-
-/* What generation_config.json (or GGUF metadata) recommends. has_* tell which were there. */
-struct generation_config {
-    bool has_temperature, has_top_p, has_top_k, has_min_p, has_repetition_penalty, has_do_sample;
-    double temperature, top_p, min_p, repetition_penalty;
-    uint64_t top_k;
-    bool do_sample;
-    int32_t *eos_tokens; /* the stop set the file names; NULL when it names none */
-    uint64_t n_eos_tokens;
 };
 
 struct checkpoint {

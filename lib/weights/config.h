@@ -1,12 +1,13 @@
 /* Configuration of an AFMoE model, from config.json (every published spelling) or GGUF metadata.
  *
- * Defaults, spellings and ranges: docs/model.md. Both containers fill the same struct and pass one validation with
+ * Defaults, spellings and ranges: docs/checkpoints.md and the table in config.c. Both containers fill the same struct and pass one validation with
  * one table of ranges, so nothing behind it divides by file data or meets an unchecked size. */
 #ifndef AFMOE_WEIGHTS_CONFIG_H
 #define AFMOE_WEIGHTS_CONFIG_H
 
-#include "afmoe.h"
+#include "gguf.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 
 enum { MAX_LAYERS = 1024 };
@@ -44,5 +45,17 @@ struct model_config {
     bool layer_is_full[MAX_LAYERS]; /* layer_types: the list decides, never the period */
     int32_t bos_token, eos_token, pad_token; /* -1: none; a list of eos: its first, see generation config */
 };
+
+/* `document`: the whole config.json. UNSUPPORTED for another architecture or a variant not known, FORMAT naming the
+ * key for everything malformed or out of range. */
+afmoe_status afmoe__config_from_json(struct model_config *out, const json_t *document, const char *file,
+                                     afmoe_error *error);
+/* tie_word_embeddings and vocab_size (where no key says it) follow from the tensors. */
+afmoe_status afmoe__config_from_gguf(struct model_config *out, const struct gguf *gguf, afmoe_error *error);
+
+/* bos, eos and pad alone, for opening without weights; other fields stay as they are. */
+afmoe_status afmoe__config_tokens_from_json(struct model_config *out, const json_t *document, const char *file,
+                                            afmoe_error *error);
+afmoe_status afmoe__config_tokens_from_gguf(struct model_config *out, const struct gguf *gguf, afmoe_error *error);
 
 #endif

@@ -21,7 +21,7 @@ struct gguf;
 /* One metadata value, borrowed from the mapping. */
 struct gguf_value {
     enum gguf_type type;         /* GGUF_ARRAY: see element_type */
-    enum gguf_type element_type; /* of an array */
+    enum gguf_type element_type; /* of an array; else the same as type */
     uint64_t n;                  /* elements of an array; 1 otherwise */
     const uint8_t *data;         /* unaligned little-endian bytes; strings as (u64 length, bytes)* */
 };
@@ -30,7 +30,8 @@ struct gguf_tensor {
     const char *name; /* NUL-terminated copy */
     uint64_t dims[4]; /* fastest first; absent ones are 1 */
     uint32_t n_dims;
-    enum tensor_format format;
+    enum tensor_format format; /* N_FORMATS: known to GGUF, not to the kernels */
+    const char *type_name;     /* "Q4_K" */
     const uint8_t *data;
     uint64_t n_bytes;
 };
@@ -54,12 +55,16 @@ bool afmoe__gguf_get_bool(const struct gguf_value *value, uint64_t index, bool *
 /* A scalar string. */
 bool afmoe__gguf_get_string(const struct gguf_value *value, const uint8_t **out, uint64_t *out_n);
 
+/* "u32", "string", ...: for messages. */
+const char *afmoe__gguf_type_name(enum gguf_type type);
+
 /* Walk the strings of an array: start with *cursor = value->data, call exactly value->n times (lengths were checked at
  * open). */
 void afmoe__gguf_next_string(const uint8_t **cursor, const uint8_t **out, uint64_t *out_n);
 
 uint64_t afmoe__gguf_n_tensors(const struct gguf *gguf);
 const struct gguf_tensor *afmoe__gguf_tensor(const struct gguf *gguf, uint64_t index);
-const char *afmoe__gguf_path(const struct gguf *gguf);
+/* The file's name without folders. */
+const char *afmoe__gguf_name(const struct gguf *gguf);
 
 #endif

@@ -1,0 +1,27 @@
+/* Binds the tensors of a checkpoint to the model's weights: how each layout names them and what shape they have. */
+#ifndef AFMOE_WEIGHTS_LAYOUT_H
+#define AFMOE_WEIGHTS_LAYOUT_H
+
+#include "tensor_table.h"
+#include "weights.h"
+
+/* Memory behind a bound view: float32 copies of the vectors and the lists of layers and experts. */
+struct bound_memory {
+    struct bound_block *blocks;
+};
+
+struct layout_options {
+    bool is_gguf; /* else one of the hub's, told apart by the names */
+    bool strict;  /* surplus tensors are FORMAT instead of a warning */
+    afmoe_log_fn log;
+    void *log_data;
+};
+
+/* `table` is sorted; marks what is used. FORMAT for a tensor that is missing or has another shape than the
+ * configuration asks for, UNSUPPORTED for a format there are no kernels for. On failure `memory` holds nothing. */
+afmoe_status afmoe__layout_bind(struct model_weights *out, struct bound_memory *memory, int32_t *out_layout,
+                                struct tensor_table *table, const struct model_config *config,
+                                const struct layout_options *options, afmoe_error *error);
+void afmoe__layout_free(struct bound_memory *memory);
+
+#endif
