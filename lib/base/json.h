@@ -9,6 +9,7 @@
 #include "afmoe.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 
 struct json_caps {
     uint64_t max_bytes;  /* LIMIT above */

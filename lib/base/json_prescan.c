@@ -1,0 +1,256 @@
+/* The scan before jansson: RFC 8259 outline (brackets, commas, colons, tokens), UTF-8, and the cost of the tree.
+ *
+ * Memory is counted as jansson 2.14 on a 64-bit glibc takes it, chunk by chunk: the tree as it grows, the copy of a
+ * table while it doubles, and the token buffer. Numbers and escapes are left to jansson. No recursion: open containers
+ * lie on a stack of JSON_MAX_DEPTH. */
+#include "json_prescan.h"
+
+#include "error.h"
+
+#include <string.h>
+
+enum {
+    /* malloc chunks (request + 8, rounded up to 16, at least 32) of jansson's structs. */
+    NUMBER_BYTES = 32,
+    STRING_BYTES = 48,
+    ARRAY_BYTES = 48,
+    OBJECT_BYTES = 80,
+    PAIR_BYTES = 56,          /* struct pair up to its key, before rounding */
+    FIRST_ARRAY_SLOTS = 8,    /* pointers */
+    FIRST_OBJECT_BUCKETS = 8, /* 16 bytes each */
+    SLOT_BYTES = 8,
+    BUCKET_BYTES = 16
+};
+
+static const uint64_t allowed_base = 64u << 20, allowed_per_byte = 4;
+
+enum expectation { VALUE, VALUE_OR_CLOSE, KEY, KEY_OR_CLOSE, COLON, COMMA_OR_CLOSE, END };
+
+struct container {
+    bool is_object;
+    uint64_t n_children, n_slots;
+};
+
+struct scan {
+    const uint8_t *text;
+    uint64_t n_bytes, at;
+    enum expectation expects;
+    uint32_t depth;
+    struct container open[JSON_MAX_DEPTH];
+    uint64_t n_values;
+    uint64_t tree_bytes, peak_bytes;
+    uint64_t longest_token;
+};
+
+static uint64_t chunk_bytes(uint64_t request)
+{
+    uint64_t chunk = (request + 8 + 15) / 16 * 16;
+    return chunk < 32 ? 32 : chunk;
+}
+
+static void grow_tree(struct scan *s, uint64_t n_bytes)
+{
+    s->tree_bytes += n_bytes;
+    if (s->tree_bytes > s->peak_bytes) s->peak_bytes = s->tree_bytes;
+}
+
+/* A table doubles: for a moment the old and the new one exist. */
+static void grow_table(struct scan *s, struct container *c)
+{
+    uint64_t old_bytes = c->n_slots * (c->is_object ? BUCKET_BYTES : SLOT_BYTES);
+    grow_tree(s, 2 * old_bytes);
+    s->tree_bytes -= old_bytes;
+    c->n_slots *= 2;
+}
+
+/* Called for each child before it is there; n_slots stays below 2^32 as every child takes a byte of text or more. */
+static void count_child(struct scan *s)
+{
+    if (s->depth == 0) return;
+    struct container *c = &s->open[s->depth - 1];
+    if (c->n_children++ == c->n_slots) grow_table(s, c);
+}
+
+static uint32_t utf8_length(const uint8_t *p, uint64_t n)
+{
+    /* Table 3-7 of the Unicode standard: well-formed byte sequences. */
+    if (p[0] < 0x80) return 1;
+    if (p[0] >= 0xC2 && p[0] <= 0xDF) return n >= 2 && (p[1] & 0xC0) == 0x80 ? 2 : 0;
+    if (p[0] >= 0xE0 && p[0] <= 0xEF) {
+        uint8_t low = p[0] == 0xE0 ? 0xA0 : 0x80, high = p[0] == 0xED ? 0x9F : 0xBF;
+        return n >= 3 && p[1] >= low && p[1] <= high && (p[2] & 0xC0) == 0x80 ? 3 : 0;
+    }
+    if (p[0] >= 0xF0 && p[0] <= 0xF4) {
+        uint8_t low = p[0] == 0xF0 ? 0x90 : 0x80, high = p[0] == 0xF4 ? 0x8F : 0xBF;
+        return n >= 4 && p[1] >= low && p[1] <= high && (p[2] & 0xC0) == 0x80 && (p[3] & 0xC0) == 0x80 ? 4 : 0;
+    }
+    return 0;
+}
+
+/* From the opening quote past the closing one; false at a fault, with s->at on it. */
+static bool scan_string(struct scan *s)
+{
+    uint64_t begin = s->at++;
+    while (s->at < s->n_bytes) {
+        uint8_t byte = s->text[s->at];
+        if (byte == '"') {
+            s->at++;
+            if (s->at - begin > s->longest_token) s->longest_token = s->at - begin;
+            return true;
+        }
+        if (byte < 0x20) return false;
+        if (byte == '\\') {
+            if (s->n_bytes - s->at < 2) return false;
+            s->at += 2;
+            continue;
+        }
+        uint32_t n = utf8_length(s->text + s->at, s->n_bytes - s->at);
+        if (n == 0) return false;
+        s->at += n;
+    }
+    return false;
+}
+
+static bool scan_scalar(struct scan *s)
+{
+    uint64_t begin = s->at;
+    while (s->at < s->n_bytes && s->text[s->at] && strchr("+-.0123456789abcdefghijklmnopqrstuvwxyzE", s->text[s->at])) {
+        s->at++;
+    }
+    const char *token = (const char *)s->text + begin;
+    uint64_t n = s->at - begin;
+    if (n > s->longest_token) s->longest_token = n;
+    if ((n == 4 && memcmp(token, "true", 4) == 0) || (n == 5 && memcmp(token, "false", 5) == 0) ||
+        (n == 4 && memcmp(token, "null", 4) == 0)) {
+        return true; /* constants of jansson, no memory */
+    }
+    if (n > 0 && (token[0] == '-' || (token[0] >= '0' && token[0] <= '9'))) {
+        grow_tree(s, NUMBER_BYTES);
+        return true;
+    }
+    s->at = begin;
+    return false;
+}
+
+static void after_value(struct scan *s)
+{
+    s->expects = s->depth ? COMMA_OR_CLOSE : END;
+}
+
+static afmoe_status open_container(struct scan *s, bool is_object, const struct json_caps *caps, const char *name,
+                                   afmoe_error *error)
+{
+    uint32_t max_depth = caps->max_depth < JSON_MAX_DEPTH ? caps->max_depth : JSON_MAX_DEPTH;
+    if (s->depth == max_depth) {
+        return afmoe__fail(error, AFMOE_LIMIT, "%s: nested deeper than %u at byte %llu", name, max_depth,
+                           (unsigned long long)s->at);
+    }
+    uint64_t n_slots = is_object ? FIRST_OBJECT_BUCKETS : FIRST_ARRAY_SLOTS;
+    s->open[s->depth++] = (struct container){is_object, 0, n_slots};
+    grow_tree(s, is_object ? OBJECT_BYTES + chunk_bytes(n_slots * BUCKET_BYTES)
+                           : ARRAY_BYTES + chunk_bytes(n_slots * SLOT_BYTES));
+    s->expects = is_object ? KEY_OR_CLOSE : VALUE_OR_CLOSE;
+    s->at++;
+    return AFMOE_OK;
+}
+
+static afmoe_status fail_at(const struct scan *s, const char *name, afmoe_error *error)
+{
+    static const char *const expected[] = {
+        [VALUE] = "a value", [VALUE_OR_CLOSE] = "a value or ']'", [KEY] = "a key",
+        [KEY_OR_CLOSE] = "a key or '}'", [COLON] = "':'", [COMMA_OR_CLOSE] = "',' or a closing bracket",
+        [END] = "nothing more",
+    };
+    unsigned long long at = s->at;
+    if (s->at >= s->n_bytes) {
+        return afmoe__fail(error, AFMOE_FORMAT, "%s: ends at byte %llu where %s is expected", name, at,
+                           expected[s->expects]);
+    }
+    return afmoe__fail(error, AFMOE_FORMAT, "%s: byte 0x%02X at %llu, expected %s (in valid UTF-8)", name,
+                       s->text[s->at], at, expected[s->expects]);
+}
+
+static afmoe_status scan_value(struct scan *s, const struct json_caps *caps, const char *name, afmoe_error *error)
+{
+    uint64_t begin = s->at;
+    uint8_t byte = s->text[begin];
+    if (++s->n_values > caps->max_values) {
+        return afmoe__fail(error, AFMOE_LIMIT, "%s: more than %llu values", name,
+                           (unsigned long long)caps->max_values);
+    }
+    count_child(s);
+    if (byte == '{' || byte == '[') return open_container(s, byte == '{', caps, name, error);
+    if (byte == '"') {
+        if (!scan_string(s)) return fail_at(s, name, error);
+        grow_tree(s, STRING_BYTES + chunk_bytes(s->at - begin + 1)); /* kept at the size of the token */
+    } else if (!scan_scalar(s)) {
+        return fail_at(s, name, error);
+    }
+    after_value(s);
+    return AFMOE_OK;
+}
+
+/* The next token, whitespace skipped. */
+static afmoe_status scan_token(struct scan *s, const struct json_caps *caps, const char *name, afmoe_error *error)
+{
+    uint8_t byte = s->text[s->at];
+    bool in_object = s->depth && s->open[s->depth - 1].is_object;
+    bool may_close = s->expects == COMMA_OR_CLOSE || s->expects == KEY_OR_CLOSE || s->expects == VALUE_OR_CLOSE;
+    if (may_close && byte == (in_object ? '}' : ']')) {
+        s->depth--;
+        s->at++;
+        after_value(s);
+        return AFMOE_OK;
+    }
+    switch (s->expects) {
+    case VALUE:
+    case VALUE_OR_CLOSE:
+        return scan_value(s, caps, name, error);
+    case KEY:
+    case KEY_OR_CLOSE: {
+        uint64_t begin = s->at;
+        if (byte != '"' || !scan_string(s)) return fail_at(s, name, error);
+        grow_tree(s, chunk_bytes(PAIR_BYTES + (s->at - begin) - 1)); /* quotes off, NUL on */
+        s->expects = COLON;
+        return AFMOE_OK;
+    }
+    case COLON:
+        if (byte != ':') return fail_at(s, name, error);
+        s->at++;
+        s->expects = VALUE;
+        return AFMOE_OK;
+    case COMMA_OR_CLOSE:
+        if (byte != ',') return fail_at(s, name, error);
+        s->at++;
+        s->expects = in_object ? KEY : VALUE;
+        return AFMOE_OK;
+    case END:
+        break;
+    }
+    return fail_at(s, name, error);
+}
+
+static bool is_space(uint8_t byte)
+{
+    return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t';
+}
+
+afmoe_status afmoe__json_prescan(const uint8_t *text, uint64_t n_bytes, const struct json_caps *caps, const char *name,
+                                 afmoe_error *error)
+{
+    struct scan s = {.text = text, .n_bytes = n_bytes, .expects = VALUE};
+    uint64_t allowed = allowed_base + allowed_per_byte * n_bytes;
+    for (;;) {
+        while (s.at < n_bytes && is_space(text[s.at])) s.at++;
+        if (s.at >= n_bytes) break;
+        afmoe_status status = scan_token(&s, caps, name, error);
+        if (status) return status;
+        /* The token buffer doubles like a table: up to twice the longest token, and the old copy. */
+        if (s.peak_bytes + 3 * s.longest_token > allowed) {
+            return afmoe__fail(error, AFMOE_LIMIT,
+                               "%s: parsing it takes more than the %llu bytes allowed for %llu bytes of text", name,
+                               (unsigned long long)allowed, (unsigned long long)n_bytes);
+        }
+    }
+    return s.expects == END ? AFMOE_OK : fail_at(&s, name, error);
+}
