@@ -175,7 +175,7 @@ static afmoe_status check_special_ids(const struct gguf_reader *r)
 
 afmoe_status afmoe__tokenizer_from_gguf(struct tokenizer **out, const struct gguf *gguf, afmoe_error *error)
 {
-    struct gguf_reader r = {.gguf = gguf, .name = afmoe__gguf_path(gguf), .error = error};
+    struct gguf_reader r = {.gguf = gguf, .name = afmoe__gguf_name(gguf), .error = error};
     afmoe_status status = check_word(&r, "tokenizer.ggml.model", "gpt2");
     if (status == AFMOE_OK) status = check_word(&r, "tokenizer.ggml.pre", "afmoe");
     if (status == AFMOE_OK) status = read_tokens(&r);
