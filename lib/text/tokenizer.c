@@ -200,9 +200,8 @@ afmoe_token afmoe__tokenizer_find(const struct tokenizer *tokenizer, const uint8
     return afmoe__vocabulary_find(&tokenizer->vocabulary, bytes, n_bytes);
 }
 
-/* Bytes that a token adds to the text. */
-static const uint8_t *shown_bytes(const struct tokenizer *tokenizer, afmoe_token id, int32_t skip_special,
-                                  uint64_t *out_n)
+const uint8_t *afmoe__tokenizer_shown(const struct tokenizer *tokenizer, afmoe_token id, int32_t skip_special,
+                                      uint64_t *out_n)
 {
     const uint8_t *bytes;
     int32_t kind = afmoe__tokenizer_token(tokenizer, id, &bytes, out_n);
@@ -224,7 +223,7 @@ afmoe_status afmoe__tokenizer_decode(const struct tokenizer *tokenizer, uint64_t
             return afmoe__fail(error, AFMOE_INVALID, "token %llu is %d; the vocabulary has 0 to %llu",
                                (unsigned long long)i, tokens[i], (unsigned long long)vocab_size - 1);
         }
-        shown_bytes(tokenizer, tokens[i], skip_special, &n);
+        afmoe__tokenizer_shown(tokenizer, tokens[i], skip_special, &n);
         n_bytes += n;
     }
     *out_n = n_bytes;
@@ -233,7 +232,7 @@ afmoe_status afmoe__tokenizer_decode(const struct tokenizer *tokenizer, uint64_t
                            (unsigned long long)n_bytes, (unsigned long long)capacity);
     }
     for (uint64_t i = 0; i < n_tokens; i++) {
-        const uint8_t *bytes = shown_bytes(tokenizer, tokens[i], skip_special, &n);
+        const uint8_t *bytes = afmoe__tokenizer_shown(tokenizer, tokens[i], skip_special, &n);
         if (n == 0) continue; /* `out` may be NULL then */
         memcpy(out, bytes, n);
         out += n;

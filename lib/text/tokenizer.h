@@ -49,6 +49,10 @@ afmoe_status afmoe__tokenizer_decode(const struct tokenizer *tokenizer, uint64_t
 int32_t afmoe__tokenizer_token(const struct tokenizer *tokenizer, afmoe_token id, const uint8_t **out_bytes,
                                uint64_t *out_n);
 
+/* The bytes that a token adds to the text: as above, none of a CONTROL token with `skip_special`. */
+const uint8_t *afmoe__tokenizer_shown(const struct tokenizer *tokenizer, afmoe_token id, int32_t skip_special,
+                                      uint64_t *out_n);
+
 /* The id whose bytes these are (added tokens first), or -1. */
 afmoe_token afmoe__tokenizer_find(const struct tokenizer *tokenizer, const uint8_t *bytes, uint64_t n_bytes);
 
