@@ -68,7 +68,7 @@ afmoe_status afmoe__chatml_encode(const struct tokenizer *tokenizer, const char 
                                   afmoe_token *out, uint64_t capacity, uint64_t *out_n, afmoe_error *error)
 {
     struct chat_text chat = {0};
-    uint64_t n_bytes;
+    uint64_t n_bytes = 0;
     afmoe_status status = measure(roles, contents, n_messages, &n_bytes, error);
     if (status == AFMOE_OK) status = check_added(tokenizer, im_start, error);
     if (status == AFMOE_OK) status = check_added(tokenizer, im_end, error);

@@ -214,11 +214,11 @@ static const char *const step_patterns[] = {
     "\\p{Nd}{1,510}(?=(?>\\p{Nd}{510})*(?:\\P{Nd}|$))|\\G\\p{Nd}{510}",
     "\\A\\p{Nd}{1,2}(?=\\p{Nd}{3}+\\z)",
     "\\A\\p{Nd}{3}|\\G\\p{Nd}{3}",
-    "(?:[\\u4E00-\\u9FFF\\u3040-\\u309F\\u30A0-\\u30FF\\u3400-\\u4DBF\\uf900-\\uFAFF\\uFF65-\\uFF9F\\u2F00-\\u2FDF]+|"
+    ("(?:[\\u4E00-\\u9FFF\\u3040-\\u309F\\u30A0-\\u30FF\\u3400-\\u4DBF\\uf900-\\uFAFF\\uFF65-\\uFF9F\\u2F00-\\u2FDF]+|"
     "[\\u0E00-\\u0E7F]+|[\\u0E80-\\u0EFF]+|[\\u1780-\\u17FF]+|[\\u1000-\\u109F\\uAA60-\\uAA7F\\uA9E0-\\uA9FF]+|"
-    "[\\uAC00-\\uD7AF\\u1100-\\u11FF]+)",
-    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+"
-    "[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
+    "[\\uAC00-\\uD7AF\\u1100-\\u11FF]+)"),
+    ("[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+"
+    "[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"),
 };
 enum { N_STEP_PATTERNS = sizeof step_patterns / sizeof step_patterns[0], N_STEPS = N_STEP_PATTERNS + 2 };
 
