@@ -70,7 +70,7 @@ static void check_folder(const char *folder)
     int n = 0;
     assert_non_null(listing);
     while ((entry = readdir(listing))) {
-        char path[4096];
+        char path[4096 + sizeof entry->d_name + 1];
         if (entry->d_name[0] == '.') continue;
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
         check_everywhere(path);
