@@ -1,0 +1,82 @@
+/* What the commands of `afmoe` share.
+ *
+ * Manners: results on standard output, everything else on standard error as "afmoe: MESSAGE"; no colours, and bars
+ * only on a terminal. Exit codes: 0 done, 1 failed, 2 used wrongly. */
+#ifndef AFMOE_CLI_H
+#define AFMOE_CLI_H
+
+#include "afmoe.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+/* ---- Options: one table for all commands, cli_options.c ---- */
+
+enum command { COMMAND_RUN = 1, COMMAND_TOKENIZE = 2, COMMAND_EVAL = 4 };
+
+enum { MAX_STOPS = 64 };
+
+struct settings {
+    enum command command;
+    const char *model, *prompt, *system, *cells, *cpu;
+    const char *stops[MAX_STOPS];
+    uint64_t n_stops;
+    uint64_t n_predict, context, window; /* UINT64_MAX: not given */
+    uint64_t threads;                    /* UINT64_MAX: not given */
+    uint64_t seed, top_k;                /* UINT64_MAX: not given */
+    bool seed_given;
+    float temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty; /* NaN: not given */
+    bool raw, ignore_eos, quiet, verbose, jsonl, json, help;
+    char **arguments; /* what is left of the command line */
+    int n_arguments;
+};
+
+/* EXIT_OK, or EXIT_USAGE after a message. argv[0] is the command's name. */
+int settings_parse(struct settings *settings, enum command command, int argc, char **argv);
+void help_print(enum command command);
+
+/* ---- Input, output, messages: cli_io.c ---- */
+
+void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Tell a failure of the library; its exit code: EXIT_USAGE for INVALID, an option out of its range. */
+int complain_error(const afmoe_error *error);
+
+struct buffer {
+    char *bytes; /* free() it */
+    size_t n;
+};
+
+/* All of a file; `path` NULL or "-": standard input. False after a message. */
+bool read_all(struct buffer *out, const char *path);
+
+/* Standard output; false after a message. A reader that went away (EPIPE) is no message. */
+bool write_out(const char *bytes, size_t n);
+bool flush_out(void);
+
+/* A bar on standard error if that is a terminal. Same signature as afmoe_progress_fn; user_data: the label. */
+int32_t show_progress(void *user_data, uint64_t done, uint64_t total);
+void hide_progress(void);
+
+/* ---- Models and contexts: cli_model.c ---- */
+
+/* Find and open the model; an exit code. */
+int open_model(afmoe_model **out, const struct settings *settings, bool tokenizer_only);
+/* settings -> context options; false after a message about a word not known. */
+bool context_options(const struct settings *settings, afmoe_context_options *out);
+
+/* Tokens of a text or a chat in memory of their own, free() them. */
+struct tokens {
+    afmoe_token *ids;
+    uint64_t n;
+};
+int tokenize_text(struct tokens *out, const afmoe_model *model, const char *text, size_t n_bytes);
+
+/* ---- The commands; each returns the exit code ---- */
+
+int command_run(const struct settings *settings);
+int command_tokenize(const struct settings *settings);
+int command_eval(const struct settings *settings);
+
+#endif

@@ -1,0 +1,181 @@
+/* The command line: one table says what each option is called, which commands have it, what it sets and what --help
+ * prints about it. */
+#include "cli.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { FLAG, WORD, STOP, COUNT /* a number; -1: not given */, SEED, REAL };
+
+struct row {
+    int commands;
+    char letter; /* 0: none */
+    const char *name;
+    enum kind kind;
+    size_t offset;
+    const char *argument, *help;
+};
+
+#define AT(field) offsetof(struct settings, field)
+enum { RUN = COMMAND_RUN, TOKENIZE = COMMAND_TOKENIZE, EVAL = COMMAND_EVAL, ALL = RUN | TOKENIZE | EVAL };
+
+static const struct row rows[] = {
+    {ALL, 'm', "model", WORD, AT(model), "PATH", "GGUF file or checkpoint folder; else $AFMOE_MODEL, else the demo model"},
+    {RUN, 'p', "prompt", WORD, AT(prompt), "TEXT", "the prompt; else the arguments, else standard input"},
+    {RUN, 0, "sys", WORD, AT(system), "TEXT", "system message (-sys works too)"},
+    {RUN, 0, "raw", FLAG, AT(raw), NULL, "continue the text as it is, without the ChatML template"},
+    {RUN, 'n', "predict", COUNT, AT(n_predict), "N", "most tokens to generate; default: until something stops"},
+    {RUN, 'r', "stop", STOP, 0, "TEXT", "stop before this text; up to 64 times"},
+    {RUN, 0, "ignore-eos", FLAG, AT(ignore_eos), NULL, "do not stop where the model ends its turn"},
+    {RUN, 's', "seed", SEED, AT(seed), "N", "of the draws; default 0"},
+    {RUN, 0, "temp", REAL, AT(temperature), "X", "temperature, 0..100; 0: the most likely token"},
+    {RUN, 0, "top-k", COUNT, AT(top_k), "K", "keep the K most likely tokens, 1..2^32"},
+    {RUN, 0, "top-p", REAL, AT(top_p), "P", "keep the most likely tokens up to this probability, 0..1"},
+    {RUN, 0, "min-p", REAL, AT(min_p), "P", "drop tokens below P times the best, 0..1"},
+    {RUN, 0, "repeat-penalty", REAL, AT(repeat_penalty), "X", "for tokens of prompt and answer, 0.01..100; 1: off"},
+    {RUN, 0, "presence-penalty", REAL, AT(presence_penalty), "X", "for tokens generated already, -100..100"},
+    {RUN, 0, "frequency-penalty", REAL, AT(frequency_penalty), "X", "for every time they were, -100..100"},
+    {RUN, 'c', "ctx-size", COUNT, AT(context), "N", "longest prompt and answer in tokens; default 4096"},
+    {EVAL, 'w', "window", COUNT, AT(window), "N", "tokens of one window; default 256"},
+    {RUN | EVAL, 't', "threads", COUNT, AT(threads), "N", "1..256; default: one for each usable core"},
+    {RUN | EVAL, 0, "cells", WORD, AT(cells), "TYPE", "keys and values as f32 (default), f16 or bf16"},
+    {RUN | EVAL, 0, "cpu", WORD, AT(cpu), "LEVEL", "highest CPU level used, e.g. c, avx2; default: what there is"},
+    {TOKENIZE, 0, "jsonl", FLAG, AT(jsonl), NULL, "lines {\"text\": ..} in, lines {\"ids\": [..], \"decoded\": ..} out"},
+    {EVAL, 0, "json", FLAG, AT(json), NULL, "print one JSON object"},
+    {ALL, 'q', "quiet", FLAG, AT(quiet), NULL, "no notices, bars or speeds"},
+    {ALL, 'v', "verbose", FLAG, AT(verbose), NULL, "say more"},
+    {ALL, 'h', "help", FLAG, AT(help), NULL, "print this"},
+};
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
+static const struct {
+    enum command command;
+    const char *name, *arguments, *what;
+} commands[] = {
+    {COMMAND_RUN, "run", "[PROMPT..]", "Answer a prompt, as it is made.\n"
+     "Defaults of sampling are those the checkpoint recommends. Ctrl-C stops the answer, a second one the program."},
+    {COMMAND_TOKENIZE, "tokenize", "[TEXT]", "Print the token ids of a text (else of standard input).\n"
+     "The model may also be a tokenizer.json. Special tokens are recognised, nothing is added."},
+    {COMMAND_EVAL, "eval", "FILE", "Measure the perplexity of a text.\n"
+     "Windows do not overlap, their first token is not scored, a remainder is dropped."},
+};
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+static const char *command_name(enum command command)
+{
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (commands[i].command == command) return commands[i].name;
+    return "";
+}
+
+static void print_row(const struct row *row)
+{
+    char left[64];
+    snprintf(left, sizeof left, "  %c%c%s --%s%s%s", row->letter ? '-' : ' ', row->letter ? row->letter : ' ',
+             row->letter ? "," : " ", row->name, row->argument ? " " : "", row->argument ? row->argument : "");
+    printf("%-30s %s\n", left, row->help);
+}
+
+void help_print(enum command command)
+{
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (commands[i].command == command)
+            printf("usage: afmoe %s [OPTION..] %s\n\n%s\n\n", commands[i].name, commands[i].arguments, commands[i].what);
+    for (int i = 0; i < N_ROWS; i++)
+        if (rows[i].commands & command) print_row(&rows[i]);
+}
+
+static void set_defaults(struct settings *s, enum command command)
+{
+    *s = (struct settings){.command = command};
+    s->n_predict = s->context = s->window = s->threads = s->top_k = UINT64_MAX;
+    s->temperature = s->top_p = s->min_p = NAN;
+    s->repeat_penalty = s->presence_penalty = s->frequency_penalty = NAN;
+}
+
+static bool parse_number(const char *text, uint64_t *out)
+{
+    char *end;
+    if (text[0] < '0' || text[0] > '9') return false; /* strtoull would take a sign and spaces */
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (errno || *end) return false;
+    *out = value;
+    return true;
+}
+
+static bool parse_real(const char *text, float *out)
+{
+    char *end;
+    *out = strtof(text, &end);
+    return end != text && !*end && !isnan(*out);
+}
+
+/* False when the text is not what the option takes. */
+static bool set(struct settings *s, const struct row *row, const char *text)
+{
+    void *field = (char *)s + row->offset;
+    switch (row->kind) {
+    case FLAG: *(bool *)field = true; return true;
+    case WORD: *(const char **)field = text; return true;
+    case STOP:
+        if (s->n_stops == MAX_STOPS) return false;
+        s->stops[s->n_stops++] = text;
+        return true;
+    case COUNT:
+        if (strcmp(text, "-1") != 0) return parse_number(text, field) && *(uint64_t *)field != UINT64_MAX;
+        *(uint64_t *)field = UINT64_MAX;
+        return true;
+    case SEED: s->seed_given = true; return parse_number(text, field);
+    case REAL: return parse_real(text, field);
+    }
+    return false;
+}
+
+static const char *const kind_words[] = {
+    [FLAG] = "nothing", [WORD] = "text", [STOP] = "text, at most 64 times", [COUNT] = "a whole number",
+    [SEED] = "a whole number", [REAL] = "a number",
+};
+
+int settings_parse(struct settings *s, enum command command, int argc, char **argv)
+{
+    struct option options[N_ROWS + 1] = {0};
+    char letters[2 * N_ROWS + 2] = ":";
+    set_defaults(s, command);
+    int n = 0;
+    for (int i = 0; i < N_ROWS; i++) {
+        if (!(rows[i].commands & command)) continue;
+        int has_argument = rows[i].kind == FLAG ? no_argument : required_argument;
+        options[n++] = (struct option){rows[i].name, has_argument, NULL, 256 + i};
+        if (!rows[i].letter) continue;
+        size_t end = strlen(letters);
+        letters[end] = rows[i].letter;
+        letters[end + 1] = has_argument == required_argument ? ':' : '\0';
+    }
+    opterr = 0;
+    int found;
+    while ((found = getopt_long_only(argc, argv, letters, options, NULL)) != -1) {
+        const char *given = argv[optind - 1];
+        if (found == '?' || found == ':') {
+            complain(found == '?' ? "unknown option '%s'; see afmoe %s --help"
+                                  : "option '%s' needs an argument; see afmoe %s --help",
+                     given, command_name(command));
+            return EXIT_USAGE;
+        }
+        int i = found - 256;
+        if (found < 256)
+            for (i = 0; rows[i].letter != found || !(rows[i].commands & command);) i++;
+        if (!set(s, &rows[i], optarg)) {
+            complain("--%s takes %s, not '%s'", rows[i].name, kind_words[rows[i].kind], optarg);
+            return EXIT_USAGE;
+        }
+    }
+    s->arguments = argv + optind;
+    s->n_arguments = argc - optind;
+    return EXIT_OK;
+}
