@@ -27,10 +27,10 @@
 #define EXP_C5     0x1.123b02p-7f
 #define EXP_C6     0x1.6a2256p-10f
 
-static inline float exp_f32(float x)
+/* For EXP_LOW <= x <= EXP_HIGH or NaN. Without a branch, so that a loop over it becomes vector code; with the limits
+ * inside, gcc makes branches of them. */
+static inline float exp_f32_in_range(float x)
 {
-    if (x < EXP_LOW) x = EXP_LOW; /* false for NaN, which runs through */
-    if (x > EXP_HIGH) x = EXP_HIGH;
     float shifted = x * EXP_LOG2E + EXP_ROUND;
     float whole = shifted - EXP_ROUND;
     int32_t n = (int32_t)(float_bits(shifted) - float_bits(EXP_ROUND)); /* -150..129; any value for NaN */
@@ -47,6 +47,13 @@ static inline float exp_f32(float x)
     float scale1 = float_from_bits((uint32_t)(first + 127) << 23);
     float scale2 = float_from_bits((uint32_t)(second + 127) << 23);
     return p * scale1 * scale2;
+}
+
+static inline float exp_f32(float x)
+{
+    if (x < EXP_LOW) x = EXP_LOW; /* false for NaN, which runs through */
+    if (x > EXP_HIGH) x = EXP_HIGH;
+    return exp_f32_in_range(x);
 }
 
 /* 1 / (1 + exp(-x)), from exp(-|x|) so that neither side overflows or cancels. */

@@ -68,7 +68,8 @@ static afmoe_status begin(struct generation *g, const struct tokenizer *tokenize
     if (o->n_stop_strings > 0)
         status = afmoe__stop_strings_create(&g->stops, o->stop_strings, o->stop_string_bytes, o->n_stop_strings, error);
     if (status == AFMOE_OK && tokenizer && (o->on_piece || g->stops))
-        status = afmoe__stream_decoder_create(&g->decoder, tokenizer, !o->keep_special, error);
+        status = afmoe__stream_decoder_create(&g->decoder, tokenizer, afmoe__sampler_vocab_size(g->sampler),
+                                              !o->keep_special, error);
     if (status != AFMOE_OK || o->n_top_logprobs == 0) return status;
     g->top_tokens = afmoe__alloc_array(o->n_top_logprobs, sizeof *g->top_tokens);
     g->top_logprobs = afmoe__alloc_array(o->n_top_logprobs, sizeof *g->top_logprobs);

@@ -1,7 +1,7 @@
 /* Temperature, top-k, top-p, min-p and the draw, see draw.h. */
 #include "draw.h"
 
-#include "exp_portable.h"
+#include "exp_block.h"
 
 #include <math.h>
 
@@ -60,7 +60,7 @@ static afmoe_token key_token(uint64_t key)
 }
 
 /* Tokens whose weight may be above 0, by rising id. exp(-27.1) is below 2^-39 by more than the error of
- * exp_portable, so nothing is lost; at low temperatures hardly any row is left. */
+ * exp_f32, so nothing is lost; at low temperatures hardly any row is left. */
 static uint64_t gather(uint64_t *keys, const float *z, uint64_t n, float max, float temperature)
 {
     uint64_t n_kept = 0;
@@ -77,7 +77,7 @@ static void weigh(uint64_t *weights, const uint64_t *keys, uint64_t n, float max
     for (uint64_t begin = 0; begin < n; begin += EXP_BLOCK) {
         uint64_t count = n - begin < EXP_BLOCK ? n - begin : EXP_BLOCK;
         for (uint64_t i = 0; i < count; i++) terms[i] = (key_value(keys[begin + i]) - max) / temperature;
-        exp_portable_block(terms, count);
+        exp_block(terms, count);
         for (uint64_t i = 0; i < count; i++)
             weights[begin + i] = (uint64_t)(int64_t)(terms[i] * (float)((uint64_t)1 << DRAW_WEIGHT_BITS));
     }

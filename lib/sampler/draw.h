@@ -4,7 +4,7 @@
  *
  *   w_i = floor(2^39 exp((z_i - max) / temperature)),
  *
- * with exp_portable and float32 arithmetic, and sums of integers do not depend on their order. So the kept set and
+ * with exp_f32 and float32 arithmetic, and sums of integers do not depend on their order. So the kept set and
  * the draw are the same on every machine, and no sort is needed: top-k and top-p find their last token by radix
  * selection. A token less likely than 2^-39 of the best has weight 0 and is never drawn.
  *

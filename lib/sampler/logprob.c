@@ -4,7 +4,7 @@
 #include "logprob.h"
 
 #include "error.h"
-#include "exp_portable.h"
+#include "exp_block.h"
 
 #include <math.h>
 
@@ -49,7 +49,7 @@ static double sum_exp(const float *logits, uint64_t n, float max)
     for (uint64_t begin = 0; begin < n; begin += EXP_BLOCK) {
         uint64_t count = n - begin < EXP_BLOCK ? n - begin : EXP_BLOCK;
         for (uint64_t i = 0; i < count; i++) terms[i] = logits[begin + i] - max;
-        exp_portable_block(terms, count);
+        exp_block(terms, count);
         uint64_t i = 0;
         for (; i + N_LANES <= count; i += N_LANES)
             for (int l = 0; l < N_LANES; l++) lane[l] += (double)terms[i + l];

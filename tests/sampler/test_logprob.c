@@ -1,8 +1,6 @@
 /* Log softmax and the most likely tokens. */
 #include "logprob.h"
 
-#include "exp_portable.h"
-
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,21 +15,6 @@ static float random_float(void) /* -1..1 */
 {
     random_state = random_state * 1664525u + 1013904223u;
     return (float)(int32_t)random_state / 2147483648.0f;
-}
-
-static void exp_is_within_two_units_of_the_last_place(void **state)
-{
-    (void)state;
-    assert_true(exp_portable(0.0f) == 1.0f);
-    assert_true(exp_portable(-0.0f) == 1.0f);
-    float limits[3] = {-INFINITY, -1000.0f, -87.0f};
-    exp_portable_block(limits, 3);
-    for (int i = 0; i < 3; i++) assert_true(limits[i] > 0.0f && limits[i] < 1.7e-38f);
-    for (int i = 0; i <= 870000; i++) {
-        float x = -(float)i * 1e-4f;
-        double exact = exp((double)x);
-        assert_true(fabs((double)exp_portable(x) - exact) <= 2.0 * exact / 8388608.0);
-    }
 }
 
 static double exact_log_sum(const float *logits, uint64_t n, float max)
@@ -136,7 +119,6 @@ static void top_of_many_equals_a_full_sort(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exp_is_within_two_units_of_the_last_place),
         cmocka_unit_test(matches_a_softmax_in_double),
         cmocka_unit_test(infinite_and_huge_logits),
         cmocka_unit_test(what_is_no_number_is_named),

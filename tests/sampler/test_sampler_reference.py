@@ -33,22 +33,23 @@ def from_bits(bits):
     return struct.unpack("<f", struct.pack("<I", bits))[0]
 
 
-POLYNOMIAL = [f32(c) for c in (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1,
-                               5.0000001201e-1)]
-LOG2E, LN2_HIGH, LN2_LOW = f32(1.44269504), f32(0.693359375), f32(-2.12194440e-4)
+LOG2E, LN2_HIGH, LN2_LOW = map(float.fromhex, ("0x1.715476p+0", "0x1.63p-1", "-0x1.bd0106p-13"))
+POLYNOMIAL = [float.fromhex(c) for c in ("0x1.6a2256p-10", "0x1.123b02p-7", "0x1.5558f8p-5", "0x1.55549p-3",
+                                         "0x1.fffffcp-2")]
 
 
 def exp32(x):
+    """exp_f32 of kernels/exp.h, for x <= 0; below -87 as exp_block.h limits it."""
     x = max(x, -87.0)
     n = float(round(f32(x * LOG2E)))  # to nearest even, as adding 1.5 * 2^23 does
-    # The sum is rounded to an integer in one step: f32(x * LOG2E) first, as in C without contraction.
     r = f32(x - f32(n * LN2_HIGH))
     r = f32(r - f32(n * LN2_LOW))
-    p = POLYNOMIAL[0]
+    q = POLYNOMIAL[0]
     for c in POLYNOMIAL[1:]:
-        p = f32(f32(p * r) + c)
-    p = f32(f32(f32(p * f32(r * r)) + r) + 1.0)
-    return f32(p * 2.0 ** n)
+        q = f32(f32(q * r) + c)
+    p = f32(1.0 + f32(r + f32(f32(r * r) * q)))
+    first = int(n / 2)  # towards zero
+    return f32(f32(p * 2.0 ** first) * 2.0 ** (n - first))
 
 
 def philox_word64(seed, position):
