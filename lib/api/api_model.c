@@ -33,9 +33,12 @@ static afmoe_status mark_usable(afmoe_model *model, afmoe_error *error)
     if (!model->tokenizer) return AFMOE_OK;
     model->usable = afmoe__alloc_array(model->vocab_size, 1);
     if (!model->usable) return afmoe__fail_memory(error, model->vocab_size, "the list of usable tokens");
-    for (uint64_t id = 0; id < model->vocab_size; id++)
-        model->usable[id] =
-            afmoe__tokenizer_token(model->tokenizer, (afmoe_token)id, NULL, NULL) != AFMOE_TOKEN_UNUSED;
+    for (uint64_t id = 0; id < model->vocab_size; id++) {
+        const uint8_t *bytes;
+        uint64_t n;
+        int32_t kind = afmoe__tokenizer_token(model->tokenizer, (afmoe_token)id, &bytes, &n);
+        model->usable[id] = kind != AFMOE_TOKEN_UNUSED;
+    }
     return AFMOE_OK;
 }
 
