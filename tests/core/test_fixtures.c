@@ -57,7 +57,10 @@ static void check_everywhere(const char *path)
 
 static void small_fixtures(void **state)
 {
-    static const char *const names[] = {"nano", "tied", "bf16", "ragged", "yarn", "grouped-router"};
+    static const char *const names[] = {
+        "nano",           "tied",           "bf16",           "ragged",            "yarn",
+        "grouped-router", "tiny-bias",      "tiny-dynamic-rope", "tiny-linear-rope", "tiny-llama3-rope",
+        "tiny-softmax-router", "tiny-no-route-norm", "tiny-no-shared-f16", "tiny-window-1"};
     char path[4096];
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_everywhere(data_path(path, sizeof path, names[i]));

@@ -150,7 +150,7 @@ static void check_model(const char *path)
 
 static void small_models(void **state)
 {
-    static const char *const names[] = {"nano", "tied", "bf16", "yarn", "grouped-router"};
+    static const char *const names[] = {"nano", "tied", "bf16", "yarn", "grouped-router", "tiny-window-1"};
     char path[4096];
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_model(data_path(path, sizeof path, names[i]));
