@@ -1,0 +1,166 @@
+/* What 16-bit key/value cells change: KL(f32 cells || f16 or bf16 cells) of the next-token distribution, in nats, over
+ * every position of windows of a text. Prints one JSON object a line.
+ *
+ * Usage: cell_divergence MODEL TEXT_FILE [WINDOWS]      (windows of 256 tokens, default 32) */
+#include <afmoe.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WINDOW = 256 };
+
+struct run {
+    afmoe_context *context;
+    afmoe_session *session;
+    float *logits; /* [WINDOW][vocab] */
+};
+
+static afmoe_error error;
+
+static void check(afmoe_status status)
+{
+    if (status >= 0) return;
+    fprintf(stderr, "cell_divergence: %s: %s\n", afmoe_status_name(status), error.message);
+    exit(1);
+}
+
+static char *read_file(const char *path, uint64_t *out_n)
+{
+    FILE *file = fopen(path, "rb");
+    char *text = NULL;
+    uint64_t n = 0, got;
+    do {
+        text = file ? realloc(text, n + 65536) : NULL;
+        if (!text) {
+            fprintf(stderr, "cell_divergence: cannot read %s\n", path);
+            exit(1);
+        }
+        got = fread(text + n, 1, 65536, file);
+        n += got;
+    } while (got > 0);
+    fclose(file);
+    *out_n = n;
+    return text;
+}
+
+static void start(struct run *run, afmoe_model *model, int32_t cells, uint64_t vocab)
+{
+    afmoe_context_options options;
+    afmoe_context_options_init(&options);
+    options.cells = cells;
+    options.max_tokens = WINDOW;
+    check(afmoe_context_create(&run->context, model, &options, &error));
+    check(afmoe_session_create(&run->session, run->context, &error));
+    run->logits = malloc(WINDOW * vocab * sizeof *run->logits);
+    if (!run->logits) exit(1);
+}
+
+static void compute(struct run *run, const afmoe_token *tokens, uint64_t vocab)
+{
+    uint64_t positions[WINDOW];
+    afmoe_append_options options;
+    for (uint64_t i = 0; i < WINDOW; i++) positions[i] = i;
+    afmoe_append_options_init(&options);
+    options.positions = positions;
+    options.n_positions = WINDOW;
+    options.out_logits = run->logits;
+    options.logits_capacity = WINDOW * vocab;
+    check(afmoe_session_rewind(run->session, 0, NULL, NULL, &error));
+    check(afmoe_session_append(run->session, tokens, WINDOW, &options, NULL, &error));
+}
+
+static double log_sum_exp(const float *z, uint64_t n)
+{
+    double max = z[0], sum = 0;
+    for (uint64_t i = 1; i < n; i++) max = z[i] > max ? z[i] : max;
+    for (uint64_t i = 0; i < n; i++) sum += exp(z[i] - max);
+    return max + log(sum);
+}
+
+static double divergence(const float *p, const float *q, uint64_t n)
+{
+    double log_p = log_sum_exp(p, n), log_q = log_sum_exp(q, n), sum = 0;
+    for (uint64_t i = 0; i < n; i++) sum += exp(p[i] - log_p) * (p[i] - log_p - (q[i] - log_q));
+    return sum;
+}
+
+static uint64_t largest(const float *z, uint64_t n)
+{
+    uint64_t best = 0;
+    for (uint64_t i = 1; i < n; i++)
+        if (z[i] > z[best]) best = i;
+    return best;
+}
+
+static int rising(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void report(const char *cells, double *values, uint64_t n, uint64_t n_same)
+{
+    double sum = 0;
+    for (uint64_t i = 0; i < n; i++) sum += values[i];
+    qsort(values, n, sizeof *values, rising);
+    printf("{\"cells\": \"%s\", \"positions\": %llu, \"mean\": %.3g, \"median\": %.3g, \"p99\": %.3g, \"max\": %.3g, "
+           "\"same_top\": %.5f}\n",
+           cells, (unsigned long long)n, sum / (double)n, values[n / 2], values[n * 99 / 100], values[n - 1],
+           (double)n_same / (double)n);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        int32_t cells;
+        const char *name;
+    } kinds[] = {{AFMOE_CELLS_F16, "f16"}, {AFMOE_CELLS_BF16, "bf16"}};
+    afmoe_model *model;
+    afmoe_model_info info;
+    struct run exact;
+    uint64_t n_bytes, n_tokens, n_windows = argc > 3 ? strtoull(argv[3], NULL, 10) : 32;
+    if (argc < 3 || argc > 4 || n_windows == 0) {
+        fprintf(stderr, "usage: cell_divergence MODEL TEXT_FILE [WINDOWS]\n");
+        return 2;
+    }
+    afmoe_error_init(&error);
+    afmoe_model_info_init(&info);
+    check(afmoe_model_open(&model, argv[1], NULL, &error));
+    check(afmoe_model_get_info(model, &info, &error));
+    char *text = read_file(argv[2], &n_bytes);
+    afmoe_token *tokens = malloc((n_bytes + 1) * sizeof *tokens); /* a token has at least a byte */
+    if (!tokens) return 1;
+    check(afmoe_tokenize(model, text, n_bytes, NULL, tokens, n_bytes, &n_tokens, &error));
+    if (n_windows > n_tokens / WINDOW) n_windows = n_tokens / WINDOW;
+
+    double *values = malloc((n_windows * WINDOW + 1) * sizeof *values);
+    if (!values) return 1;
+    start(&exact, model, AFMOE_CELLS_F32, info.vocab_size);
+    for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds && n_windows; kind++) {
+        struct run other;
+        uint64_t n = 0, n_same = 0;
+        start(&other, model, kinds[kind].cells, info.vocab_size);
+        for (uint64_t w = 0; w < n_windows; w++) {
+            compute(&exact, tokens + w * WINDOW, info.vocab_size);
+            compute(&other, tokens + w * WINDOW, info.vocab_size);
+            for (uint64_t i = 0; i < WINDOW; i++) {
+                const float *p = exact.logits + i * info.vocab_size, *q = other.logits + i * info.vocab_size;
+                values[n++] = divergence(p, q, info.vocab_size);
+                n_same += largest(p, info.vocab_size) == largest(q, info.vocab_size);
+            }
+        }
+        report(kinds[kind].name, values, n, n_same);
+        afmoe_session_free(other.session);
+        afmoe_context_free(other.context);
+        free(other.logits);
+    }
+    afmoe_session_free(exact.session);
+    afmoe_context_free(exact.context);
+    afmoe_model_free(model);
+    free(exact.logits);
+    free(values);
+    free(tokens);
+    free(text);
+    return 0;
+}
