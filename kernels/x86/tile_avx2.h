@@ -10,14 +10,22 @@
 
 enum { TILE_MAX_ROWS = 4, TILE_MAX_TOKENS = 4 };
 
-/* acc[r][t] += rows[r][k] * x[t][k] over k < n; rows and tokens `row_bytes` and `x_stride` floats apart. */
-FORCE_INLINE void tile_accumulate(const int R, const int T, enum stored s,
+/* One hint a cache line of the n_bytes from p on; it may lie past the end of the memory. */
+FORCE_INLINE void prefetch_bytes(const void *p, uint64_t offset, uint64_t n_bytes)
+{
+    for (uint64_t i = 0; i < n_bytes; i += 64) _mm_prefetch((const char *)((uintptr_t)p + offset + i), _MM_HINT_T0);
+}
+
+/* acc[r][t] += rows[r][k] * x[t][k] over k < n; rows and tokens `row_bytes` and `x_stride` floats apart. `ahead`, if
+ * not 0, prefetches so many bytes ahead in the order of the memory, taking the R rows as one range. */
+FORCE_INLINE void tile_accumulate(const int R, const int T, enum stored s, const uint64_t ahead,
                                   __m256 acc[TILE_MAX_ROWS][TILE_MAX_TOKENS], const uint8_t *rows, uint64_t row_bytes,
                                   const float *x, uint64_t x_stride, uint64_t n)
 {
     __m256 xs[TILE_MAX_TOKENS];
     uint64_t k = 0;
     for (; k + 8 <= n; k += 8) {
+        if (ahead) prefetch_bytes(rows, ahead + k * R * stored_bytes(s), 8 * R * stored_bytes(s));
         for (int t = 0; t < T; t++) xs[t] = _mm256_loadu_ps(x + t * x_stride + k);
         for (int r = 0; r < R; r++) {
             __m256 w = load8(rows + r * row_bytes + k * stored_bytes(s), s);

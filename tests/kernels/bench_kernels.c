@@ -45,13 +45,15 @@ static double best(void (*run)(struct bench *b, uint64_t a, uint64_t c), struct 
 static void run_read(struct bench *b, uint64_t a, uint64_t c)
 {
     (void)a, (void)c;
-    uint64_t sum[8] = {0};
-    for (uint64_t i = 0; i + 64 <= STREAM_BYTES; i += 64) {
-        uint64_t v[8];
-        memcpy(v, b->weights + i, 64);
-        for (int l = 0; l < 8; l++) sum[l] += v[l];
-    }
-    for (int l = 1; l < 8; l++) sum[0] += sum[l];
+    enum { STREAMS = 4, PART = STREAM_BYTES / STREAMS };
+    uint64_t sum[STREAMS] = {0};
+    for (uint64_t i = 0; i < PART; i += 32)
+        for (int l = 0; l < STREAMS; l++) {
+            uint64_t v[4];
+            memcpy(v, b->weights + l * PART + i, sizeof v);
+            sum[l] += v[0] + v[1] + v[2] + v[3];
+        }
+    for (int l = 1; l < STREAMS; l++) sum[0] += sum[l];
     b->sink = (float)sum[0];
 }
 
