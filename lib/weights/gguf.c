@@ -146,12 +146,13 @@ static afmoe_status read_header(struct reader *r, struct gguf *g)
     if (!status) status = take_u64(r, "the number of keys", &g->n_keys);
     if (status) return status;
     uint64_t left = r->size - r->at;
+    bool plausible = g->n_keys <= MAX_KEYS && g->n_tensors <= MAX_TENSORS;
     if (g->n_keys > left / MIN_KEY_BYTES || g->n_tensors > left / MIN_TENSOR_BYTES) {
-        return afmoe__fail(r->error, AFMOE_FORMAT,
+        return afmoe__fail(r->error, plausible ? AFMOE_TRUNCATED : AFMOE_FORMAT,
                            "%.120s: %llu tensors and %llu keys cannot lie in the %llu bytes that follow", r->path,
                            (unsigned long long)g->n_tensors, (unsigned long long)g->n_keys, (unsigned long long)left);
     }
-    if (g->n_keys > MAX_KEYS || g->n_tensors > MAX_TENSORS) {
+    if (!plausible) {
         return afmoe__fail(r->error, AFMOE_LIMIT, "%.120s: %llu tensors and %llu keys, allowed are %u and %u", r->path,
                            (unsigned long long)g->n_tensors, (unsigned long long)g->n_keys, MAX_TENSORS, MAX_KEYS);
     }

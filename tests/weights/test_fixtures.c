@@ -1,15 +1,8 @@
 /* Checkpoints made with transformers, gguf-py and others open, with the values their scripts put in; layouts of later
  * versions are refused by name. Runs on the optional reference folder; the small ones are in tests/data as well. */
-#include "checkpoint.h"
-
-#include "test_paths.h"
+#include "opening.h"
 
 #include <math.h>
-
-static struct checkpoint_options plain_options(void)
-{
-    return (struct checkpoint_options){.max_json_bytes = 32 << 20};
-}
 
 struct opening_case {
     const char *path;
@@ -60,15 +53,8 @@ static void check_case(const struct opening_case *t, const char *path)
 {
     struct checkpoint c;
     struct checkpoint_options options = plain_options();
-    afmoe_error error = {.size = sizeof error};
-    int32_t status = afmoe__checkpoint_open(&c, path, &options, &error);
-    if (status != t->status) print_error("%s: %d %s\n", t->path, status, error.message);
-    assert_int_equal(status, t->status);
-    if (status) {
-        if (!strstr(error.message, t->message)) print_error("%s: %s\n", t->path, error.message);
-        assert_non_null(strstr(error.message, t->message));
-        return;
-    }
+    check_open(&c, path, &options, t->status, t->message, t->path);
+    if (t->status) return;
     assert_int_equal(c.layout, t->layout);
     assert_int_equal(c.config.n_layers, t->n_layers);
     assert_int_equal(c.config.n_dense_layers, t->n_dense);

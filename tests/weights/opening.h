@@ -1,0 +1,96 @@
+/* What the tests of this folder share: opening a path and judging the answer. */
+#ifndef AFMOE_TESTS_OPENING_H
+#define AFMOE_TESTS_OPENING_H
+
+#include "checkpoint.h"
+
+#include "test_paths.h"
+
+/* Warnings that came while opening. */
+struct heard {
+    uint32_t n;
+    char text[600];
+};
+
+static inline void hear(void *user_data, int32_t level, const char *message)
+{
+    struct heard *heard = user_data;
+    assert_int_equal(level, AFMOE_LOG_WARNING);
+    heard->n++;
+    snprintf(heard->text, sizeof heard->text, "%s", message);
+}
+
+static inline struct checkpoint_options plain_options(void)
+{
+    return (struct checkpoint_options){.max_json_bytes = 32 << 20};
+}
+
+/* Opens; `what` names the case when the answer is another one. On failure the message must hold `part`. */
+static inline void check_open(struct checkpoint *out, const char *path, const struct checkpoint_options *options,
+                              int32_t status, const char *part, const char *what)
+{
+    afmoe_error error = {.size = sizeof error};
+    int32_t answer = afmoe__checkpoint_open(out, path, options, &error);
+    if (answer != status) print_error("%s: status %d, expected %d: %s\n", what, answer, status, error.message);
+    assert_int_equal(answer, status);
+    if (!answer) return;
+    assert_int_equal(error.code, status);
+    if (!strstr(error.message, part)) print_error("%s: no \"%s\" in: %s\n", what, part, error.message);
+    assert_non_null(strstr(error.message, part));
+    assert_null(strchr(error.message, '\n'));
+}
+
+static inline void check_refused(const char *path, int32_t status, const char *part, const char *what)
+{
+    struct checkpoint c;
+    struct checkpoint_options options = plain_options();
+    check_open(&c, path, &options, status, part, what);
+    afmoe__checkpoint_close(&c);
+}
+
+/* Peak resident memory of this process so far, in KiB; 0 where the build's own shadow memory makes it meaningless. */
+static inline uint64_t peak_kib(void)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    return 0;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+    return 0;
+#endif
+#endif
+    unsigned long long kib = 0;
+    char line[128];
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && fgets(line, sizeof line, file)) {
+        if (sscanf(line, "VmHWM: %llu", &kib) == 1) break;
+    }
+    if (file) fclose(file);
+    return kib;
+}
+
+static inline uint32_t touch_matrix(const struct matrix *m)
+{
+    return m->data && m->n_rows ? m->data[0] + (uint32_t)m->data[m->n_rows * m->row_bytes - 1] : 0;
+}
+
+/* Reads the first and last byte of every matrix and vector: a view that reaches outside of its file dies here. */
+static inline double touch_view(const struct checkpoint *c)
+{
+    const struct model_config *f = &c->config;
+    const struct model_weights *w = &c->weights;
+    double sum = touch_matrix(&w->embedding) + touch_matrix(&w->head) + w->norm[f->hidden_size - 1];
+    for (uint32_t l = 0; l < f->n_layers; l++) {
+        const struct layer_weights *y = &w->layers[l];
+        sum += touch_matrix(&y->q) + touch_matrix(&y->k) + touch_matrix(&y->v) + touch_matrix(&y->gate);
+        sum += touch_matrix(&y->o) + touch_matrix(&y->mlp.gate) + touch_matrix(&y->mlp.up) + touch_matrix(&y->mlp.down);
+        sum += touch_matrix(&y->router) + touch_matrix(&y->shared.gate) + touch_matrix(&y->shared.down);
+        sum += (double)y->input_norm[f->hidden_size - 1] + (double)y->q_norm[f->head_dim - 1];
+        for (uint32_t e = 0; y->experts && e < f->n_experts; e++) {
+            const struct ffn_weights *x = &y->experts[e];
+            sum += touch_matrix(&x->gate) + touch_matrix(&x->up) + touch_matrix(&x->down);
+        }
+    }
+    return sum;
+}
+
+#endif
