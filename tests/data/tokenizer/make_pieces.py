@@ -44,7 +44,8 @@ def main():
     tokenizer = Tokenizer.from_file(os.path.join(HERE, "pico-tokenizer.json"))
     rng = random.Random(20)
     with open(os.path.join(HERE, "pieces.jsonl"), "w", encoding="utf-8", newline="\n") as out:
-        for text in FIXED + [random_text(rng) for _ in range(1500)]:
+        long_words = ["".join(rng.choice("etaoinshrd") for _ in range(n)) for n in (47, 48, 49, 50, 100, 999)]
+        for text in FIXED + long_words + [random_text(rng) for _ in range(1500)]:
             bytes_before = [0]
             for c in text:
                 bytes_before.append(bytes_before[-1] + len(c.encode()))
