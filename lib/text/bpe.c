@@ -6,6 +6,7 @@
  * one, by a linked list and a heap of pairs, O(n log n). */
 #include "bpe.h"
 
+#include "cancel.h"
 #include "error.h"
 
 #include <string.h>
@@ -151,7 +152,7 @@ static afmoe_status merge_long(const struct bpe *bpe, struct bpe_scratch *scratc
     uint64_t n_queued = start_long(bpe, scratch, piece, n);
 
     for (uint64_t n_taken = 1; n_queued > 0; n_taken++) {
-        if (n_taken % MERGES_PER_CANCEL_CHECK == 0 && scratch->cancel && afmoe_cancel_is_set(scratch->cancel)) {
+        if (n_taken % MERGES_PER_CANCEL_CHECK == 0 && cancel_requested(scratch->cancel)) {
             return afmoe__fail(error, AFMOE_CANCELLED, "tokenizing was cancelled");
         }
         uint64_t top = scratch->queue[0];

@@ -2,6 +2,7 @@
 #include "tokenizer.h"
 
 #include "added_tokens.h"
+#include "cancel.h"
 #include "error.h"
 #include "pretokenizer.h"
 
@@ -74,15 +75,15 @@ static afmoe_status encode_plain(struct encoder *e, uint64_t begin, uint64_t end
 {
     struct pretokenizer walk = pretokenizer_start(e->text + begin, end - begin);
     uint64_t piece_begin, piece_end;
-    for (uint64_t n = 1; afmoe__pretokenizer_next(&walk, &piece_begin, &piece_end); n++) {
+    for (uint64_t n = 0;; n++) {
+        if (n % PIECES_PER_CANCEL_CHECK == 0 && cancel_requested(e->scratch.cancel)) {
+            return afmoe__fail(e->error, AFMOE_CANCELLED, "tokenizing was cancelled");
+        }
+        if (!afmoe__pretokenizer_next(&walk, &piece_begin, &piece_end)) return AFMOE_OK;
         afmoe_status status = afmoe__bpe_encode(&e->tokenizer->bpe, &e->scratch, walk.text + piece_begin,
                                                 piece_end - piece_begin, &e->sink, e->error);
         if (status != AFMOE_OK) return status;
-        if (n % PIECES_PER_CANCEL_CHECK == 0 && e->scratch.cancel && afmoe_cancel_is_set(e->scratch.cancel)) {
-            return afmoe__fail(e->error, AFMOE_CANCELLED, "tokenizing was cancelled");
-        }
     }
-    return AFMOE_OK;
 }
 
 /* text[begin, end) where only tokens of the second round may be left. */
