@@ -72,7 +72,7 @@ bool read_all(struct buffer *out, const char *path)
 static bool report_output(void)
 {
     static bool reported;
-    if (!reported && errno != EPIPE) complain("standard output: %s", strerror(errno));
+    if (!reported && errno != EPIPE) complain("standard output: %s", errno ? strerror(errno) : "a write failed");
     reported = true;
     return false;
 }

@@ -84,8 +84,8 @@ class Manners(Case):
     def test_parameters_out_of_range(self):
         for option, value, word in (
             ("--temp", "-1", "0..100"), ("--temp", "1e30", "0..100"), ("--temp", "inf", "0..100"),
-            ("--top-p", "-1", "0..1"), ("--top-p", "1.01", "0..1"), ("--min-p", "2", "0..1"), ("--top-k", "0", "1..4294967296"),
-            ("--top-k", "99999999999", "1..4294967296"), ("--repeat-penalty", "0", "0.01..100"),
+            ("--top-p", "-1", "0..1"), ("--top-p", "1.01", "0..1"), ("--min-p", "2", "0..1"),
+            ("--top-k", "0", "1..4294967296"), ("--top-k", "99999999999", "1..4294967296"), ("--repeat-penalty", "0", "0.01..100"),
             ("--presence-penalty", "101", "-100..100"), ("--frequency-penalty", "-101", "-100..100"),
             ("-t", "0", "1..256"), ("-t", "257", "1..256"), ("-t", "99999999999", "1..256"), ("-c", "0", "1.."),
             ("-c", "9999999", "2048"),
@@ -212,9 +212,9 @@ class Run(Case):
         self.assertEqual(draw("--top-k", "1"), greedy)
         self.assertEqual(draw("--top-p", "0"), greedy)
         self.assertEqual(draw("--min-p", "1"), greedy)
-        for option, value in (("--repeat-penalty", "3"), ("--presence-penalty", "100"), ("--frequency-penalty", "100")):
-            self.assertNotEqual(self.good(run("run", "-q", "-n", "60", "--ignore-eos", "--temp", "0", option, value, FOX)),
-                                greedy)
+        for penalty in (["--repeat-penalty", "3"], ["--presence-penalty", "100"], ["--frequency-penalty", "100"]):
+            out = self.good(run("run", "-q", "-n", "60", "--ignore-eos", "--temp", "0", *penalty, FOX))
+            self.assertNotEqual(out, greedy, penalty)
 
     def test_settings_that_may_not_change_the_answer(self):
         expected = self.good(run("run", "-q", FOX))
