@@ -61,13 +61,19 @@ bool read_all(struct buffer *out, const char *path)
         whole = false;
     }
     if (!standard) fclose(file);
-    if (!whole) free(out->bytes);
+    if (!whole) {
+        free(out->bytes);
+        out->bytes = NULL;
+    }
     return whole;
 }
 
+/* Once: the stream stays in error. */
 static bool report_output(void)
 {
-    if (errno != EPIPE) complain("standard output: %s", strerror(errno));
+    static bool reported;
+    if (!reported && errno != EPIPE) complain("standard output: %s", errno ? strerror(errno) : "a write failed");
+    reported = true;
     return false;
 }
 

@@ -25,7 +25,7 @@ struct row {
 enum { RUN = COMMAND_RUN, TOKENIZE = COMMAND_TOKENIZE, EVAL = COMMAND_EVAL, ALL = RUN | TOKENIZE | EVAL };
 
 static const struct row rows[] = {
-    {ALL, 'm', "model", WORD, AT(model), "PATH", "GGUF file or checkpoint folder; else $AFMOE_MODEL, else the demo model"},
+    {ALL, 'm', "model", WORD, AT(model), "PATH", "GGUF file or folder; else $AFMOE_MODEL, else the demo model"},
     {RUN, 'p', "prompt", WORD, AT(prompt), "TEXT", "the prompt; else the arguments, else standard input"},
     {RUN, 0, "sys", WORD, AT(system), "TEXT", "system message (-sys works too)"},
     {RUN, 0, "raw", FLAG, AT(raw), NULL, "continue the text as it is, without the ChatML template"},
@@ -45,7 +45,7 @@ static const struct row rows[] = {
     {RUN | EVAL, 't', "threads", COUNT, AT(threads), "N", "1..256; default: one for each usable core"},
     {RUN | EVAL, 0, "cells", WORD, AT(cells), "TYPE", "keys and values as f32 (default), f16 or bf16"},
     {RUN | EVAL, 0, "cpu", WORD, AT(cpu), "LEVEL", "highest CPU level used, e.g. c, avx2; default: what there is"},
-    {TOKENIZE, 0, "jsonl", FLAG, AT(jsonl), NULL, "lines {\"text\": ..} in, lines {\"ids\": [..], \"decoded\": ..} out"},
+    {TOKENIZE, 0, "jsonl", FLAG, AT(jsonl), NULL, "lines {\"text\": ..} in, {\"ids\": [..], \"decoded\": ..} out"},
     {EVAL, 0, "json", FLAG, AT(json), NULL, "print one JSON object"},
     {ALL, 'q', "quiet", FLAG, AT(quiet), NULL, "no notices, bars or speeds"},
     {ALL, 'v', "verbose", FLAG, AT(verbose), NULL, "say more"},
@@ -85,7 +85,8 @@ void help_print(enum command command)
 {
     for (int i = 0; i < N_COMMANDS; i++)
         if (commands[i].command == command)
-            printf("usage: afmoe %s [OPTION..] %s\n\n%s\n\n", commands[i].name, commands[i].arguments, commands[i].what);
+            printf("usage: afmoe %s [OPTION..] %s\n\n%s\n\n", commands[i].name, commands[i].arguments,
+                   commands[i].what);
     for (int i = 0; i < N_ROWS; i++)
         if (rows[i].commands & command) print_row(&rows[i]);
 }

@@ -19,7 +19,7 @@ struct run {
     afmoe_sampler *sampler;
     struct buffer prompt;
     struct tokens tokens;
-    bool wrote_newline, write_failed;
+    bool wrote, wrote_newline, write_failed;
 };
 
 /* ---- Ctrl-C: the first stops the answer, a second one has the default action again (SA_RESETHAND) ---- */
@@ -214,13 +214,6 @@ static int make_session(struct run *run, afmoe_error *error)
     if (!context_options(run->settings, &options)) return EXIT_USAGE;
     if (afmoe_context_create(&run->context, run->model, &options, error) != AFMOE_OK) return complain_error(error);
     if (afmoe_session_create(&run->session, run->context, error) != AFMOE_OK) return complain_error(error);
-    if (run->settings->verbose) {
-        afmoe_context_info info;
-        afmoe_context_info_init(&info);
-        afmoe_context_get_info(run->context, &info, NULL);
-        complain("%d threads, CPU level %s, %" PRIu64 " tokens at most", (int)info.n_threads,
-                 afmoe_cpu_level_name(info.cpu_level), info.max_tokens);
-    }
     return EXIT_OK;
 }
 
@@ -239,13 +232,16 @@ static int read_prompt(struct run *run, afmoe_error *error)
     afmoe_status status = afmoe_session_append(run->session, run->tokens.ids, run->tokens.n, &options, NULL, error);
     hide_progress();
     if (status == AFMOE_OK || status == AFMOE_CANCELLED) return EXIT_OK;
-    return complain_error(error);
+    if (status != AFMOE_CONTEXT_FULL) return complain_error(error);
+    complain("the prompt is too long: %s (-c allows more)", error->message);
+    return EXIT_FAILED;
 }
 
 static int32_t on_piece(void *user_data, const afmoe_piece *piece)
 {
     struct run *run = user_data;
     if (piece->text_bytes == 0) return 0;
+    run->wrote = true;
     run->wrote_newline = piece->text[piece->text_bytes - 1] == '\n';
     run->write_failed = !write_out(piece->text, piece->text_bytes) || !flush_out();
     return run->write_failed;
@@ -265,10 +261,10 @@ static int answer(struct run *run, afmoe_error *error)
     options.cancel = interrupt;
     afmoe_status status = afmoe_generate(run->session, run->sampler, &options, NULL, error);
     if (run->write_failed) return EXIT_FAILED;
-    if (!run->wrote_newline && (!write_out("\n", 1) || !flush_out())) return EXIT_FAILED;
-    if (status >= 0 || status == AFMOE_CANCELLED) return EXIT_OK;
-    if (status != AFMOE_CONTEXT_FULL) return complain_error(error);
-    if (!s->quiet) complain("the answer was cut: %s (-c allows more)", error->message);
+    bool good = status >= 0 || status == AFMOE_CANCELLED || status == AFMOE_CONTEXT_FULL;
+    if ((good || run->wrote) && !run->wrote_newline && (!write_out("\n", 1) || !flush_out())) return EXIT_FAILED;
+    if (!good) return complain_error(error);
+    if (status == AFMOE_CONTEXT_FULL && !s->quiet) complain("the answer was cut: %s (-c allows more)", error->message);
     return EXIT_OK;
 }
 

@@ -80,7 +80,8 @@ static bool print_answer(const struct tokens *tokens, json_t *decoded)
 {
     json_t *ids = json_array(), *answer = json_object();
     bool good = ids && answer;
-    for (uint64_t i = 0; good && i < tokens->n; i++) good = json_array_append_new(ids, json_integer(tokens->ids[i])) == 0;
+    for (uint64_t i = 0; good && i < tokens->n; i++)
+        good = json_array_append_new(ids, json_integer(tokens->ids[i])) == 0;
     good = good && json_object_set(answer, "ids", ids) == 0 && json_object_set(answer, "decoded", decoded) == 0;
     char *line = good ? json_dumps(answer, 0) : NULL;
     json_decref(ids);

@@ -30,7 +30,8 @@ struct stop_strings {
 
 static afmoe_status check_string(const char *string, uint64_t n_bytes, uint64_t index, afmoe_error *error)
 {
-    if (n_bytes == 0) return afmoe__fail(error, AFMOE_INVALID, "stop_strings[%llu] is empty", (unsigned long long)index);
+    if (n_bytes == 0)
+        return afmoe__fail(error, AFMOE_INVALID, "stop_strings[%llu] is empty", (unsigned long long)index);
     for (uint64_t i = 0; i < n_bytes;) {
         struct utf8_step step = utf8_decode((const uint8_t *)string + i, n_bytes - i);
         if (step.kind != UTF8_VALID)

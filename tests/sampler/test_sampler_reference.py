@@ -14,6 +14,7 @@ import sys
 
 OFF = 1 << 32
 INF = math.inf
+FLOAT_OPTIONS = ("temperature", "top_p", "min_p", "repetition", "presence", "frequency")
 
 
 def bits_of(x):
@@ -115,7 +116,7 @@ def logprob(case, token):
 
 def line(case):
     words = [len(case["logits"])]
-    words += ["%08x" % bits_of(case[k]) for k in ("temperature", "top_p", "min_p", "repetition", "presence", "frequency")]
+    words += ["%08x" % bits_of(case[k]) for k in FLOAT_OPTIONS]
     words += [case["top_k"], case["seed"], len(case["history"]), case["n_prompt"], len(case["bias_tokens"])]
     words += case["usable"] + ["%08x" % bits_of(x) for x in case["logits"]] + case["history"] + case["bias_tokens"]
     words += ["%08x" % bits_of(x) for x in case["bias_values"]]
@@ -158,7 +159,7 @@ def random_case(rng):
         "bias_tokens": bias_tokens,
         "bias_values": [f32(rng.choice([-INF, -5.0, 5.0, 0.1])) for _ in bias_tokens],
     }
-    for key in ("temperature", "top_p", "min_p", "repetition", "presence", "frequency"):
+    for key in FLOAT_OPTIONS:
         case[key] = f32(case[key])
     return case
 
