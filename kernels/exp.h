@@ -5,9 +5,8 @@
  * iteration, 3.1e-9. 2^n is applied as two factors, so results below 2^-126 are rounded once.
  *
  * Error: at most EXP_MAX_ULP over all floats (measured: 0.989; 1.006 with fused multiply-adds; test_kernels
- * --exhaustive repeats it). Overflow gives infinity (from
- * 88.7229 up), underflow goes through the denormals to 0 (below -103.973), NaN gives NaN, exp(0) = 1 exactly. Needs
- * round to nearest, as everything here. */
+ * --exhaustive repeats it). Overflow gives infinity (from 88.7229 up), underflow goes through the denormals to 0 (below
+ * -103.973), NaN gives NaN, exp(0) = 1 exactly. Needs round to nearest, as everything here. */
 #ifndef AFMOE_KERNELS_EXP_H
 #define AFMOE_KERNELS_EXP_H
 

@@ -72,8 +72,9 @@ static void decode_q8_0(float *out, const void *row, uint64_t n)
 
 enum { AHEAD_BYTES = 8 << 10, SHORT_ROW_BYTES = 4 << 10 };
 
-FORCE_INLINE void multiply(const int R, const int T, enum stored s, const uint64_t ahead, float *out, uint64_t out_stride, const float *x,
-                           uint64_t x_stride, const uint8_t *rows, uint64_t row_bytes, uint64_t n_columns)
+FORCE_INLINE void multiply(const int R, const int T, enum stored s, const uint64_t ahead, float *out,
+                           uint64_t out_stride, const float *x, uint64_t x_stride, const uint8_t *rows,
+                           uint64_t row_bytes, uint64_t n_columns)
 {
     __m256 acc[TILE_MAX_ROWS][TILE_MAX_TOKENS];
     tile_clear(R, T, acc);

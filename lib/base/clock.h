@@ -1,4 +1,4 @@
-/* Monotonic time in nanoseconds, for statistics. */
+/* Monotonic time in nanoseconds, for statistics and short waits. */
 #ifndef AFMOE_BASE_CLOCK_H
 #define AFMOE_BASE_CLOCK_H
 

@@ -12,6 +12,7 @@
  * waiting, where a few hundred nanoseconds do not count, it is portable, and thread checkers understand it. */
 #include "pool.h"
 
+#include "clock.h"
 #include "error.h"
 #include "memory.h"
 
@@ -21,7 +22,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <time.h>
 
 enum { SPIN_NANOSECONDS = 20000, PAUSES_PER_LOOK = 32, MAX_THREADS = 4096 };
 
@@ -109,13 +109,6 @@ static void pause_cpu(void)
 #endif
 }
 
-static uint64_t nanoseconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* Is there an open gate of a run other than `last`, or the end of the pool? */
 static bool may_go(struct pool *pool, uint64_t last)
 {
@@ -131,13 +124,13 @@ static bool is_empty(struct pool *pool, uint64_t unused)
 
 static bool spin_until(bool (*done)(struct pool *pool, uint64_t last), struct pool *pool, uint64_t last)
 {
-    uint64_t start = nanoseconds();
+    uint64_t start = clock_now_ns();
     do {
         for (int i = 0; i < PAUSES_PER_LOOK; i++) {
             if (done(pool, last)) return true;
             pause_cpu();
         }
-    } while (nanoseconds() - start < SPIN_NANOSECONDS);
+    } while (clock_now_ns() - start < SPIN_NANOSECONDS);
     return false;
 }
 

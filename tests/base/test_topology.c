@@ -220,9 +220,18 @@ int main(void)
 {
 #define TREE(test) cmocka_unit_test_setup_teardown(test, begin_tree, end_tree)
     const struct CMUnitTest tests[] = {
-        TREE(test_nothing_known), TREE(test_no_siblings),         TREE(test_cores),       TREE(test_cores_adjacent),
-        TREE(test_half_cores),    TREE(test_v2_own_group),        TREE(test_v2_parent),   TREE(test_v2_top_of_container),
-        TREE(test_v2_no_limit),   TREE(test_v1_parent),           TREE(test_v1_mounted_group), TREE(test_garbage),
+        TREE(test_nothing_known),
+        TREE(test_no_siblings),
+        TREE(test_cores),
+        TREE(test_cores_adjacent),
+        TREE(test_half_cores),
+        TREE(test_v2_own_group),
+        TREE(test_v2_parent),
+        TREE(test_v2_top_of_container),
+        TREE(test_v2_no_limit),
+        TREE(test_v1_parent),
+        TREE(test_v1_mounted_group),
+        TREE(test_garbage),
         cmocka_unit_test(test_this_machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
