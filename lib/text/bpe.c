@@ -13,7 +13,8 @@
 
 enum {
     SHORT_PIECE_BYTES = 48, /* the scan of pairs is quadratic; about here the heap becomes as fast */
-    N_CACHED_PIECES = 4096, /* 256 KiB: half of a common L2 */
+    MAX_CACHED_PIECES = 4096, /* 256 KiB: half of a common L2 */
+    TEXT_BYTES_PER_CACHED_PIECE = 16,
     CACHED_PIECE_BYTES = 24,
     CACHED_PIECE_IDS = 8,
     MERGES_PER_CANCEL_CHECK = 65536
@@ -199,7 +200,7 @@ afmoe_status afmoe__bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratc
     uint64_t hash = n_bytes <= MAX_TOKEN_BYTES ? afmoe__hash_bytes(piece, n_bytes) : 0;
     struct bpe_cached *cached = NULL;
     if (scratch->cache && n_bytes <= CACHED_PIECE_BYTES) {
-        cached = &scratch->cache[(hash >> 32) % N_CACHED_PIECES];
+        cached = &scratch->cache[hash >> 32 & scratch->cache_mask];
         if (cached->n_bytes == n_bytes && memcmp(cached->bytes, piece, n_bytes) == 0) {
             for (uint32_t i = 0; i < cached->n_ids; i++) {
                 if (!token_sink_put(sink, cached->ids[i])) return afmoe__fail_memory(error, sink->n * 8, "ids");
@@ -226,9 +227,13 @@ afmoe_status afmoe__bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratc
     return put_all(sink, ids, n_ids) ? AFMOE_OK : afmoe__fail_memory(error, sink->n * 8, "ids");
 }
 
-void afmoe__bpe_scratch_use_cache(struct bpe_scratch *scratch)
+void afmoe__bpe_scratch_use_cache(struct bpe_scratch *scratch, uint64_t text_bytes)
 {
-    if (!scratch->cache) scratch->cache = afmoe__alloc_zeroed(N_CACHED_PIECES, sizeof *scratch->cache);
+    /* Clearing the cache must stay cheap beside the work it saves. */
+    uint32_t n = 1;
+    while (n < MAX_CACHED_PIECES && n < text_bytes / TEXT_BYTES_PER_CACHED_PIECE) n *= 2;
+    scratch->cache = afmoe__alloc_zeroed(n, sizeof *scratch->cache);
+    scratch->cache_mask = n - 1;
 }
 
 void afmoe__bpe_scratch_free(struct bpe_scratch *scratch)

@@ -11,7 +11,7 @@
 enum {
     N_ROUNDS = 2, /* of added tokens, see added_tokens.h */
     PIECES_PER_CANCEL_CHECK = 4096,
-    CACHE_FROM_TEXT_BYTES = 4096 /* below, setting the cache up costs more than it saves */
+    CACHE_FROM_TEXT_BYTES = 1024 /* below, setting the cache up costs more than it saves */
 };
 
 struct tokenizer {
@@ -173,7 +173,7 @@ afmoe_status afmoe__tokenizer_encode(const struct tokenizer *tokenizer, const ch
     } else if (options->special == AFMOE_SPECIAL_RANGES) {
         e.ranges = (struct byte_ranges){options->special_ranges, options->n_special_ranges};
     }
-    if (text_bytes >= CACHE_FROM_TEXT_BYTES) afmoe__bpe_scratch_use_cache(&e.scratch);
+    if (text_bytes >= CACHE_FROM_TEXT_BYTES) afmoe__bpe_scratch_use_cache(&e.scratch, text_bytes);
     if (text_bytes) status = encode_text(&e, text_bytes);
     if (status == AFMOE_OK) status = hand_out(&e, out, capacity, out_n);
     afmoe__bpe_scratch_free(&e.scratch);

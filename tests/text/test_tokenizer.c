@@ -416,6 +416,49 @@ static void cache_changes_nothing(void **state)
     close_scene(&cold);
 }
 
+/* ---- Threads ----------------------------------------------------------------------------------------------------- */
+
+struct shared_encode {
+    const struct tokenizer *tokenizer;
+    struct file_bytes text;
+    const afmoe_token *wanted;
+    uint64_t n_wanted;
+    bool same;
+};
+
+static void *encode_shared(void *argument)
+{
+    struct shared_encode *shared = argument;
+    afmoe_token *ids = malloc(ROOM * sizeof *ids);
+    uint64_t n = 0;
+    afmoe_status status = afmoe__tokenizer_encode(shared->tokenizer, (const char *)shared->text.data, shared->text.n, NULL,
+                                                  ids, ROOM, &n, NULL);
+    shared->same = status == AFMOE_OK && n == shared->n_wanted && memcmp(ids, shared->wanted, n * sizeof *ids) == 0;
+    free(ids);
+    return NULL;
+}
+
+static void threads_share_a_tokenizer(void **state)
+{
+    (void)state;
+    struct scene scene = open_scene(load_pico(), "ids");
+    struct file_bytes file = read_fixture("AFMOE_TEST_DATA", "tokenizer/pico.jsonl");
+    assert_non_null(file.data);
+    uint64_t n = encode(scene.tokenizer, (const char *)file.data, file.n, AFMOE_SPECIAL_ALL, scene.ids);
+    struct shared_encode shared[4];
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) {
+        shared[i] = (struct shared_encode){scene.tokenizer, file, scene.ids, n, false};
+        assert_int_equal(pthread_create(&threads[i], NULL, encode_shared, &shared[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+        assert_true(shared[i].same);
+    }
+    free(file.data);
+    close_scene(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -431,6 +474,7 @@ int main(void)
         cmocka_unit_test(limits_and_cancel),
         cmocka_unit_test(long_runs),
         cmocka_unit_test(cache_changes_nothing),
+        cmocka_unit_test(threads_share_a_tokenizer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
