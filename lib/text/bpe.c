@@ -306,6 +306,10 @@ static afmoe_status add_merge(struct bpe *bpe, const struct merge_source *merge,
                            slot->rank, left, right);
     }
     *slot = (struct bpe_slot){(uint64_t)(uint32_t)left << 32 | (uint32_t)right, (uint32_t)rank, (uint32_t)result};
+    if ((((uint64_t)(slot - bpe->slots) - hash_pair(slot->pair)) & bpe->slot_mask) >= MAX_HASH_CHAIN) {
+        return afmoe__fail(error, AFMOE_LIMIT, "%s: merge %llu: more than %d merges collide in the table", name, number,
+                           (int)MAX_HASH_CHAIN);
+    }
     return AFMOE_OK;
 }
 
