@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum {
-    SHORT_PIECE_BYTES = 48, /* the scan of pairs is quadratic; about here the heap becomes as fast */
+    SHORT_PIECE_BYTES = 48,   /* the scan of pairs is quadratic; about here the heap becomes as fast */
     MAX_CACHED_PIECES = 4096, /* 256 KiB: half of a common L2 */
     TEXT_BYTES_PER_CACHED_PIECE = 16,
     CACHED_PIECE_BYTES = 24,
@@ -20,8 +20,8 @@ enum {
     MERGES_PER_CANCEL_CHECK = 65536
 };
 #define MAX_PIECE_BYTES ((uint64_t)INT32_MAX)
-#define NO_RANK UINT32_MAX
-#define NO_SYMBOL UINT32_MAX
+#define NO_RANK         UINT32_MAX
+#define NO_SYMBOL       UINT32_MAX
 
 /* One cache line. */
 struct bpe_cached {
@@ -134,7 +134,10 @@ static uint64_t start_long(const struct bpe *bpe, struct bpe_scratch *scratch, c
     uint64_t n_queued = 0;
     for (uint32_t i = 0; i < n; i++) {
         struct bpe_symbol *s = &scratch->symbols[i];
-        *s = (struct bpe_symbol){bpe->byte_ids[piece[i]], i ? i - 1 : NO_SYMBOL, i + 1 < n ? i + 1 : NO_SYMBOL, NO_RANK};
+        s->id = bpe->byte_ids[piece[i]];
+        s->previous = i ? i - 1 : NO_SYMBOL;
+        s->next = i + 1 < n ? i + 1 : NO_SYMBOL;
+        s->rank = NO_RANK;
         if (i + 1 < n) s->rank = find_pair(bpe, s->id, bpe->byte_ids[piece[i + 1]])->rank;
         if (s->rank != NO_RANK) scratch->queue[n_queued++] = (uint64_t)s->rank << 32 | i;
     }
@@ -209,8 +212,8 @@ afmoe_status afmoe__bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratc
         }
     }
 
-    afmoe_token whole = n_bytes <= MAX_TOKEN_BYTES ? afmoe__vocabulary_find_hashed(bpe->vocabulary, hash, piece, n_bytes)
-                                                   : -1;
+    afmoe_token whole =
+        n_bytes <= MAX_TOKEN_BYTES ? afmoe__vocabulary_find_hashed(bpe->vocabulary, hash, piece, n_bytes) : -1;
     if (whole >= 0 && is_whole(bpe, whole)) {
         ids[n_ids++] = (uint32_t)whole;
     } else if (n_bytes <= SHORT_PIECE_BYTES) {

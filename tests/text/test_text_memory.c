@@ -59,8 +59,10 @@ static int64_t torture(afmoe_status (*attempt)(void *data), void *data, int64_t 
             *out_n_failures = at;
             return n_tolerated;
         }
-        if (status == AFMOE_OK) n_tolerated++;
-        else assert_int_equal(status, AFMOE_NO_MEMORY);
+        if (status == AFMOE_OK)
+            n_tolerated++;
+        else
+            assert_int_equal(status, AFMOE_NO_MEMORY);
     }
 }
 
@@ -96,8 +98,8 @@ static afmoe_status encode_all(void *data)
 {
     struct work *work = data;
     uint64_t n = 0;
-    afmoe_status status = afmoe__tokenizer_encode(work->tokenizer, work->text, sizeof work->text, NULL, work->ids, 8192, &n,
-                                                  NULL);
+    afmoe_status status =
+        afmoe__tokenizer_encode(work->tokenizer, work->text, sizeof work->text, NULL, work->ids, 8192, &n, NULL);
     if (status == AFMOE_OK) {
         assert_int_equal(n, work->n_wanted);
         assert_memory_equal(work->ids, work->wanted, n * sizeof *work->ids);
@@ -136,7 +138,8 @@ static void using(void **state)
     memset(work->text, 'a', sizeof work->text); /* one long piece, then short ones */
     for (size_t i = sizeof work->text / 2; i < sizeof work->text; i += 7) work->text[i] = ' ';
     assert_int_equal(afmoe__tokenizer_encode(work->tokenizer, work->text, sizeof work->text, NULL, work->wanted, 8192,
-                                             &work->n_wanted, NULL), AFMOE_OK);
+                                             &work->n_wanted, NULL),
+                     AFMOE_OK);
     assert_int_equal(torture(encode_all, work, &n_failures), 1); /* the piece cache */
     assert_true(n_failures >= 4);
     assert_int_equal(torture(encode_chat, work, &n_failures), 0);

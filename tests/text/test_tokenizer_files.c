@@ -31,7 +31,8 @@ static int free_base(void **state)
 static afmoe_status load_json(json_t *root, struct tokenizer **out, afmoe_error *error)
 {
     char *text = json_dumps(root, JSON_ENCODE_ANY);
-    afmoe_status status = afmoe__tokenizer_from_json(out, (const uint8_t *)text, strlen(text), 1 << 25, "t.json", error);
+    afmoe_status status =
+        afmoe__tokenizer_from_json(out, (const uint8_t *)text, strlen(text), 1 << 25, "t.json", error);
     free(text);
     return status;
 }
@@ -50,7 +51,8 @@ static void set_at(json_t *at, const char *path, const char *value)
         if (last && value) assert_non_null(new_value);
         if (last && json_is_array(at)) {
             assert_int_equal(key[0] == '+' ? json_array_append_new(at, new_value)
-                                           : json_array_set_new(at, (size_t)atoi(key), new_value), 0);
+                                           : json_array_set_new(at, (size_t)atoi(key), new_value),
+                             0);
             return;
         }
         if (last) {
@@ -150,8 +152,11 @@ static void json_documents_that_are_none(void **state)
     static const struct {
         const char *text;
         afmoe_status status;
-    } cases[] = {{"", AFMOE_FORMAT}, {"[]", AFMOE_FORMAT}, {"{\"model\":", AFMOE_FORMAT},
-                 {"{\"a\":1,\"a\":2}", AFMOE_FORMAT}, {"\xff", AFMOE_FORMAT}};
+    } cases[] = {{"", AFMOE_FORMAT},
+                 {"[]", AFMOE_FORMAT},
+                 {"{\"model\":", AFMOE_FORMAT},
+                 {"{\"a\":1,\"a\":2}", AFMOE_FORMAT},
+                 {"\xff", AFMOE_FORMAT}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct tokenizer *tokenizer = NULL;
         afmoe_status status = afmoe__tokenizer_from_json(&tokenizer, (const uint8_t *)cases[i].text,
@@ -171,9 +176,15 @@ static void odd_but_clear_json_works(void **state)
     (void)state;
     static const struct {
         const char *path, *value;
-    } cases[] = {{"normalizer", NULL}, {"normalizer", "null"}, {"truncation", "{\"max_length\": 4}"},
-                 {"padding", "{\"length\": 4}"}, {"added_tokens", NULL}, {"model.merges.0", "\"h e\""},
-                 {"model.unk_token", "\"he\""}, {"model.byte_fallback", "true"}, {"model.vocab.zzz", "1700"},
+    } cases[] = {{"normalizer", NULL},
+                 {"normalizer", "null"},
+                 {"truncation", "{\"max_length\": 4}"},
+                 {"padding", "{\"length\": 4}"},
+                 {"added_tokens", NULL},
+                 {"model.merges.0", "\"h e\""},
+                 {"model.unk_token", "\"he\""},
+                 {"model.byte_fallback", "true"},
+                 {"model.vocab.zzz", "1700"},
                  {"post_processor", "{\"type\": \"Sequence\", \"processors\": [{\"type\": \"ByteLevel\"}]}"},
                  {"post_processor", "{\"type\": \"TemplateProcessing\", \"single\": []}"},
                  {"model.vocab.\xe4\xb8\x80", "1600"} /* no letter of the byte alphabet */};
@@ -182,7 +193,8 @@ static void odd_but_clear_json_works(void **state)
     uint64_t n_wanted, n;
     struct tokenizer *tokenizer = NULL;
     assert_int_equal(load_json(base.json, &tokenizer, NULL), AFMOE_OK);
-    assert_int_equal(afmoe__tokenizer_encode(tokenizer, text, strlen(text), NULL, wanted, 64, &n_wanted, NULL), AFMOE_OK);
+    assert_int_equal(afmoe__tokenizer_encode(tokenizer, text, strlen(text), NULL, wanted, 64, &n_wanted, NULL),
+                     AFMOE_OK);
     afmoe__tokenizer_free(tokenizer);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         json_t *root = json_deep_copy(base.json);
@@ -229,8 +241,9 @@ static void use_and_free(struct tokenizer *tokenizer)
     char back[256];
     uint64_t n, n_back;
     assert_int_equal(afmoe__tokenizer_encode(tokenizer, text, strlen(text), NULL, ids, 128, &n, NULL), AFMOE_OK);
-    assert_int_equal(afmoe__tokenizer_decode(tokenizer, afmoe__tokenizer_n_ids(tokenizer), ids, n, 0, back, 256, &n_back,
-                                             NULL), AFMOE_OK);
+    assert_int_equal(
+        afmoe__tokenizer_decode(tokenizer, afmoe__tokenizer_n_ids(tokenizer), ids, n, 0, back, 256, &n_back, NULL),
+        AFMOE_OK);
     assert_int_equal(n_back, strlen(text));
     assert_memory_equal(back, text, n_back);
     afmoe__tokenizer_free(tokenizer);
@@ -325,19 +338,19 @@ static void put_array(struct writer *w, const char *key, enum gguf_type type, ui
 
 /* What differs from the good file. */
 struct change {
-    const char *model, *pre;      /* NULL: absent */
-    const char *extra_merge;      /* appended */
-    const char *number_key;       /* NULL: none */
+    const char *model, *pre; /* NULL: absent */
+    const char *extra_merge; /* appended */
+    const char *number_key;  /* NULL: none */
     uint32_t number;
-    int32_t type_of_3;            /* token_type of id 3 */
+    int32_t type_of_3; /* token_type of id 3 */
     int n_types_missing;
     bool no_types, no_merges, tokens_are_numbers, types_are_strings, add_bos_is_number, add_bos;
-    const char *last_token;       /* text of the extra row, id 1600 */
+    const char *last_token; /* text of the extra row, id 1600 */
     int32_t last_type;
     uint64_t flips; /* not 0: the seed of random changes to the metadata */
 };
-static const struct change no_change = {.model = "gpt2", .pre = "afmoe", .type_of_3 = 3, .last_token = "[PAD1600]",
-                                        .last_type = 5};
+static const struct change no_change = {
+    .model = "gpt2", .pre = "afmoe", .type_of_3 = 3, .last_token = "[PAD1600]", .last_type = 5};
 
 /* Tokens by id out of the base document. */
 static void tokens_by_id(const char *texts[1600], int32_t types[1600])
@@ -350,7 +363,8 @@ static void tokens_by_id(const char *texts[1600], int32_t types[1600])
     }
     size_t i;
     json_array_foreach (json_object_get(base.json, "added_tokens"), i, value) {
-        types[json_integer_value(json_object_get(value, "id"))] = json_is_true(json_object_get(value, "special")) ? 3 : 4;
+        types[json_integer_value(json_object_get(value, "id"))] =
+            json_is_true(json_object_get(value, "special")) ? 3 : 4;
     }
 }
 
@@ -415,7 +429,8 @@ static afmoe_status load_gguf(const struct change *change, struct tokenizer **ou
     }
     w->data[16] = (uint8_t)w->n_keys;
     uint64_t random = change->flips;
-    for (uint64_t flips = 0; change->flips && flips <= change->flips % 3; flips++) { /* small values: types stay valid */
+    for (uint64_t flips = 0; change->flips && flips <= change->flips % 3;
+         flips++) { /* small values: types stay valid */
         w->data[24 + next_random(&random) % (w->n - 24)] = (uint8_t)(next_random(&random) % (flips ? 256 : 8));
     }
 
@@ -453,7 +468,8 @@ static void gguf_equals_json(void **state)
     for (afmoe_token id = 0; id < 1600; id++) {
         const uint8_t *a, *b;
         uint64_t n_a, n_b;
-        assert_int_equal(afmoe__tokenizer_token(from_json, id, &a, &n_a), afmoe__tokenizer_token(from_gguf, id, &b, &n_b));
+        assert_int_equal(afmoe__tokenizer_token(from_json, id, &a, &n_a),
+                         afmoe__tokenizer_token(from_gguf, id, &b, &n_b));
         assert_int_equal(n_a, n_b);
         assert_memory_equal(a, b, n_a);
     }
