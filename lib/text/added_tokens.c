@@ -79,7 +79,8 @@ void afmoe__added_tokens_free(struct added_tokens *added)
 }
 
 /* The first of sorted[low, high) that has a byte >= `byte` at `depth`; all of them are longer than that. */
-static uint32_t lower_bound(const struct added_tokens *added, uint32_t low, uint32_t high, uint64_t depth, unsigned byte)
+static uint32_t lower_bound(const struct added_tokens *added, uint32_t low, uint32_t high, uint64_t depth,
+                            unsigned byte)
 {
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;

@@ -12,15 +12,16 @@
 #include <string.h>
 
 enum {
-    SHORT_PIECE_BYTES = 48, /* the scan of pairs is quadratic; about here the heap becomes as fast */
-    N_CACHED_PIECES = 4096, /* 256 KiB: half of a common L2 */
+    SHORT_PIECE_BYTES = 48,   /* the scan of pairs is quadratic; about here the heap becomes as fast */
+    MAX_CACHED_PIECES = 4096, /* 256 KiB: half of a common L2 */
+    TEXT_BYTES_PER_CACHED_PIECE = 16,
     CACHED_PIECE_BYTES = 24,
     CACHED_PIECE_IDS = 8,
     MERGES_PER_CANCEL_CHECK = 65536
 };
 #define MAX_PIECE_BYTES ((uint64_t)INT32_MAX)
-#define NO_RANK UINT32_MAX
-#define NO_SYMBOL UINT32_MAX
+#define NO_RANK         UINT32_MAX
+#define NO_SYMBOL       UINT32_MAX
 
 /* One cache line. */
 struct bpe_cached {
@@ -133,7 +134,10 @@ static uint64_t start_long(const struct bpe *bpe, struct bpe_scratch *scratch, c
     uint64_t n_queued = 0;
     for (uint32_t i = 0; i < n; i++) {
         struct bpe_symbol *s = &scratch->symbols[i];
-        *s = (struct bpe_symbol){bpe->byte_ids[piece[i]], i ? i - 1 : NO_SYMBOL, i + 1 < n ? i + 1 : NO_SYMBOL, NO_RANK};
+        s->id = bpe->byte_ids[piece[i]];
+        s->previous = i ? i - 1 : NO_SYMBOL;
+        s->next = i + 1 < n ? i + 1 : NO_SYMBOL;
+        s->rank = NO_RANK;
         if (i + 1 < n) s->rank = find_pair(bpe, s->id, bpe->byte_ids[piece[i + 1]])->rank;
         if (s->rank != NO_RANK) scratch->queue[n_queued++] = (uint64_t)s->rank << 32 | i;
     }
@@ -199,7 +203,7 @@ afmoe_status afmoe__bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratc
     uint64_t hash = n_bytes <= MAX_TOKEN_BYTES ? afmoe__hash_bytes(piece, n_bytes) : 0;
     struct bpe_cached *cached = NULL;
     if (scratch->cache && n_bytes <= CACHED_PIECE_BYTES) {
-        cached = &scratch->cache[(hash >> 32) % N_CACHED_PIECES];
+        cached = &scratch->cache[hash >> 32 & scratch->cache_mask];
         if (cached->n_bytes == n_bytes && memcmp(cached->bytes, piece, n_bytes) == 0) {
             for (uint32_t i = 0; i < cached->n_ids; i++) {
                 if (!token_sink_put(sink, cached->ids[i])) return afmoe__fail_memory(error, sink->n * 8, "ids");
@@ -208,8 +212,8 @@ afmoe_status afmoe__bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratc
         }
     }
 
-    afmoe_token whole = n_bytes <= MAX_TOKEN_BYTES ? afmoe__vocabulary_find_hashed(bpe->vocabulary, hash, piece, n_bytes)
-                                                   : -1;
+    afmoe_token whole =
+        n_bytes <= MAX_TOKEN_BYTES ? afmoe__vocabulary_find_hashed(bpe->vocabulary, hash, piece, n_bytes) : -1;
     if (whole >= 0 && is_whole(bpe, whole)) {
         ids[n_ids++] = (uint32_t)whole;
     } else if (n_bytes <= SHORT_PIECE_BYTES) {
@@ -226,9 +230,13 @@ afmoe_status afmoe__bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratc
     return put_all(sink, ids, n_ids) ? AFMOE_OK : afmoe__fail_memory(error, sink->n * 8, "ids");
 }
 
-void afmoe__bpe_scratch_use_cache(struct bpe_scratch *scratch)
+void afmoe__bpe_scratch_use_cache(struct bpe_scratch *scratch, uint64_t text_bytes)
 {
-    if (!scratch->cache) scratch->cache = afmoe__alloc_zeroed(N_CACHED_PIECES, sizeof *scratch->cache);
+    /* Clearing the cache must stay cheap beside the work it saves. */
+    uint32_t n = 1;
+    while (n < MAX_CACHED_PIECES && n < text_bytes / TEXT_BYTES_PER_CACHED_PIECE) n *= 2;
+    scratch->cache = afmoe__alloc_zeroed(n, sizeof *scratch->cache);
+    scratch->cache_mask = n - 1;
 }
 
 void afmoe__bpe_scratch_free(struct bpe_scratch *scratch)
@@ -301,6 +309,10 @@ static afmoe_status add_merge(struct bpe *bpe, const struct merge_source *merge,
                            slot->rank, left, right);
     }
     *slot = (struct bpe_slot){(uint64_t)(uint32_t)left << 32 | (uint32_t)right, (uint32_t)rank, (uint32_t)result};
+    if ((((uint64_t)(slot - bpe->slots) - hash_pair(slot->pair)) & bpe->slot_mask) >= MAX_HASH_CHAIN) {
+        return afmoe__fail(error, AFMOE_LIMIT, "%s: merge %llu: more than %d merges collide in the table", name, number,
+                           (int)MAX_HASH_CHAIN);
+    }
     return AFMOE_OK;
 }
 

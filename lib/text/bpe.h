@@ -38,14 +38,15 @@ void afmoe__bpe_free(struct bpe *bpe);
 /* Working memory of one encode: zero it first, free it after. */
 struct bpe_scratch {
     struct bpe_cached *cache; /* pieces met before; NULL: none is kept */
+    uint32_t cache_mask;
     struct bpe_symbol *symbols;
     uint64_t *queue;
     uint64_t n_symbols; /* room in `symbols`; `queue` has twice as much */
     const afmoe_cancel *cancel;
 };
 
-/* Worth it for texts over some thousand bytes; without memory for it, encoding only gets slower. */
-void afmoe__bpe_scratch_use_cache(struct bpe_scratch *scratch);
+/* Once, for a text of this size; without memory for it, encoding only gets slower. */
+void afmoe__bpe_scratch_use_cache(struct bpe_scratch *scratch, uint64_t text_bytes);
 void afmoe__bpe_scratch_free(struct bpe_scratch *scratch);
 
 /* NO_MEMORY, CANCELLED, LIMIT (a piece of 2^31 bytes or more). */

@@ -91,8 +91,10 @@ afmoe_status afmoe__chatml_encode(const struct tokenizer *tokenizer, const char 
             put_added(&chat, im_start);
             put(&chat, "assistant\n");
         }
-        const afmoe_tokenize_options options = {.size = sizeof options, .special = AFMOE_SPECIAL_RANGES,
-                                                .special_ranges = chat.ranges, .n_special_ranges = chat.n_ranges,
+        const afmoe_tokenize_options options = {.size = sizeof options,
+                                                .special = AFMOE_SPECIAL_RANGES,
+                                                .special_ranges = chat.ranges,
+                                                .n_special_ranges = chat.n_ranges,
                                                 .max_text_bytes = (uint64_t)1 << 30};
         status = afmoe__tokenizer_encode(tokenizer, chat.bytes, chat.n_bytes, &options, out, capacity, out_n, error);
     }

@@ -58,8 +58,7 @@ static inline unsigned script_of(unsigned property)
 /* The class of `c` as step 6 sees it in a segment of `script`; CLASS_NUMBER stands for "outside". */
 static inline unsigned class_in(struct character c, unsigned script)
 {
-    return script_of(c.property) == script && class_of(c.property) < CLASS_NUMBER ? class_of(c.property)
-                                                                                   : CLASS_NUMBER;
+    return script_of(c.property) == script && class_of(c.property) < CLASS_NUMBER ? class_of(c.property) : CLASS_NUMBER;
 }
 
 static inline bool is_word(unsigned class)
@@ -82,7 +81,7 @@ static inline bool is_ascii_letter(uint8_t byte)
     return (uint8_t)((byte | 0x20) - 'a') < 26;
 }
 
-/* Steps 2 to 5 on a run of decimal digits: groups end where a multiple of three is left, or where the script changes. */
+/* Steps 2 to 5 on a run of decimal digits: a group ends where a multiple of three is left or the script changes. */
 static uint64_t digit_group(struct pretokenizer *p)
 {
     uint64_t at = p->at;
@@ -215,10 +214,10 @@ static const char *const step_patterns[] = {
     "\\A\\p{Nd}{1,2}(?=\\p{Nd}{3}+\\z)",
     "\\A\\p{Nd}{3}|\\G\\p{Nd}{3}",
     ("(?:[\\u4E00-\\u9FFF\\u3040-\\u309F\\u30A0-\\u30FF\\u3400-\\u4DBF\\uf900-\\uFAFF\\uFF65-\\uFF9F\\u2F00-\\u2FDF]+|"
-    "[\\u0E00-\\u0E7F]+|[\\u0E80-\\u0EFF]+|[\\u1780-\\u17FF]+|[\\u1000-\\u109F\\uAA60-\\uAA7F\\uA9E0-\\uA9FF]+|"
-    "[\\uAC00-\\uD7AF\\u1100-\\u11FF]+)"),
+     "[\\u0E00-\\u0E7F]+|[\\u0E80-\\u0EFF]+|[\\u1780-\\u17FF]+|[\\u1000-\\u109F\\uAA60-\\uAA7F\\uA9E0-\\uA9FF]+|"
+     "[\\uAC00-\\uD7AF\\u1100-\\u11FF]+)"),
     ("[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+"
-    "[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"),
+     "[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"),
 };
 enum { N_STEP_PATTERNS = sizeof step_patterns / sizeof step_patterns[0], N_STEPS = N_STEP_PATTERNS + 2 };
 
@@ -256,15 +255,14 @@ afmoe_status afmoe__pretokenizer_recognise(const json_t *description, const char
     }
     const json_t *steps = json_object_get(description, "pretokenizers");
     if (!json_is_array(steps) || json_array_size(steps) != N_STEPS) {
-        return afmoe__fail(error, AFMOE_UNSUPPORTED, "%s: pre_tokenizer has %zu steps; supported are Trinity's %d", name,
-                           json_array_size(steps), (int)N_STEPS);
+        return afmoe__fail(error, AFMOE_UNSUPPORTED, "%s: pre_tokenizer has %zu steps; supported are Trinity's %d",
+                           name, json_array_size(steps), (int)N_STEPS);
     }
     for (size_t i = 0; i < N_STEPS; i++) {
         const json_t *step = json_array_get(steps, i);
         if (!is_step(step, i)) {
-            return afmoe__fail(error, AFMOE_UNSUPPORTED,
-                               "%s: pre_tokenizer step %zu (\"%s\") differs from Trinity's", name, i + 1,
-                               quote_type(step).text);
+            return afmoe__fail(error, AFMOE_UNSUPPORTED, "%s: pre_tokenizer step %zu (\"%s\") differs from Trinity's",
+                               name, i + 1, quote_type(step).text);
         }
     }
     return AFMOE_OK;

@@ -11,7 +11,7 @@
 enum {
     N_ROUNDS = 2, /* of added tokens, see added_tokens.h */
     PIECES_PER_CANCEL_CHECK = 4096,
-    CACHE_FROM_TEXT_BYTES = 4096 /* below, setting the cache up costs more than it saves */
+    CACHE_FROM_TEXT_BYTES = 1024 /* below, setting the cache up costs more than it saves */
 };
 
 struct tokenizer {
@@ -133,8 +133,9 @@ static afmoe_status check_options(const afmoe_tokenize_options *options, uint64_
         if (begin < before || end < begin || end > text_bytes) {
             return afmoe__fail(error, AFMOE_INVALID,
                                "special range %llu is (%llu, %llu); it must rise, begin at %llu or later and end at "
-                               "%llu at most", (unsigned long long)i, (unsigned long long)begin,
-                               (unsigned long long)end, (unsigned long long)before, (unsigned long long)text_bytes);
+                               "%llu at most",
+                               (unsigned long long)i, (unsigned long long)begin, (unsigned long long)end,
+                               (unsigned long long)before, (unsigned long long)text_bytes);
         }
         before = end;
     }
@@ -166,14 +167,17 @@ afmoe_status afmoe__tokenizer_encode(const struct tokenizer *tokenizer, const ch
     if (status != AFMOE_OK) return status;
 
     const uint64_t everything[2] = {0, text_bytes};
-    struct encoder e = {.tokenizer = tokenizer, .text = (const uint8_t *)text, .error = error,
-                        .scratch.cancel = options->cancel, .sink.limit = capacity};
+    struct encoder e = {.tokenizer = tokenizer,
+                        .text = (const uint8_t *)text,
+                        .error = error,
+                        .scratch.cancel = options->cancel,
+                        .sink.limit = capacity};
     if (options->special == AFMOE_SPECIAL_ALL) {
         e.ranges = (struct byte_ranges){everything, 1};
     } else if (options->special == AFMOE_SPECIAL_RANGES) {
         e.ranges = (struct byte_ranges){options->special_ranges, options->n_special_ranges};
     }
-    if (text_bytes >= CACHE_FROM_TEXT_BYTES) afmoe__bpe_scratch_use_cache(&e.scratch);
+    if (text_bytes >= CACHE_FROM_TEXT_BYTES) afmoe__bpe_scratch_use_cache(&e.scratch, text_bytes);
     if (text_bytes) status = encode_text(&e, text_bytes);
     if (status == AFMOE_OK) status = hand_out(&e, out, capacity, out_n);
     afmoe__bpe_scratch_free(&e.scratch);
@@ -215,8 +219,7 @@ afmoe_status afmoe__tokenizer_decode(const struct tokenizer *tokenizer, uint64_t
                                      uint64_t *out_n, afmoe_error *error)
 {
     if (!out_n || (!tokens && n_tokens) || (!out && capacity)) {
-        return afmoe__fail(error, AFMOE_INVALID, "%s is NULL",
-                           !out_n ? "out_n" : !out && capacity ? "out" : "tokens");
+        return afmoe__fail(error, AFMOE_INVALID, "%s is NULL", !out_n ? "out_n" : !out && capacity ? "out" : "tokens");
     }
     uint64_t n_bytes = 0, n; /* below 2^64: a token has at most MAX_TOKEN_BYTES, and takes four itself */
     for (uint64_t i = 0; i < n_tokens; i++) {

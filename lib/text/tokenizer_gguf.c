@@ -115,8 +115,8 @@ static afmoe_status read_tokens(struct gguf_reader *r)
         afmoe__gguf_next_string(&cursor, &text, &n);
         if (has_types && (!afmoe__gguf_get_i64(&types, id, &type) || type < TYPE_NORMAL || type > TYPE_BYTE)) {
             return afmoe__fail(r->error, AFMOE_FORMAT,
-                               "%s: tokenizer.ggml.token_type[%llu] is %lld; allowed are integers from %d to %d", r->name,
-                               (unsigned long long)id, (long long)type, (int)TYPE_NORMAL, (int)TYPE_BYTE);
+                               "%s: tokenizer.ggml.token_type[%llu] is %lld; allowed are integers from %d to %d",
+                               r->name, (unsigned long long)id, (long long)type, (int)TYPE_NORMAL, (int)TYPE_BYTE);
         }
         r->tokens[id] = make_token(r, id, type, text, n);
     }

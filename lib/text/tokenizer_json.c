@@ -131,9 +131,9 @@ static afmoe_status check_id(const struct json_reader *r, const json_t *id, uint
                              uint64_t n_text)
 {
     if (!json_is_integer(id) || json_integer_value(id) < 0 || (uint64_t)json_integer_value(id) > highest) {
-        return afmoe__fail(r->error, AFMOE_FORMAT, "%s: token \"%s\" has the id %lld; allowed are integers from 0 to %llu",
-                           r->name, quote(text, n_text).text, (long long)json_integer_value(id),
-                           (unsigned long long)highest);
+        return afmoe__fail(r->error, AFMOE_FORMAT,
+                           "%s: token \"%s\" has the id %lld; allowed are integers from 0 to %llu", r->name,
+                           quote(text, n_text).text, (long long)json_integer_value(id), (unsigned long long)highest);
     }
     return AFMOE_OK;
 }
@@ -179,8 +179,8 @@ static afmoe_status read_added_token(struct json_reader *r, const json_t *added,
     static const char *const flags[] = {"lstrip", "rstrip", "single_word"};
     for (size_t i = 0; i < 3; i++) {
         if (json_is_true(json_object_get(added, flags[i]))) {
-            return afmoe__fail(r->error, AFMOE_UNSUPPORTED, "%s: added token \"%s\" has %s; supported is false", r->name,
-                               quote(text, n_text).text, flags[i]);
+            return afmoe__fail(r->error, AFMOE_UNSUPPORTED, "%s: added token \"%s\" has %s; supported is false",
+                               r->name, quote(text, n_text).text, flags[i]);
         }
     }
     uint64_t number = (uint64_t)json_integer_value(id);
@@ -191,9 +191,10 @@ static afmoe_status read_added_token(struct json_reader *r, const json_t *added,
                            "%s: added token \"%s\" has the id %llu; the vocabulary says otherwise", r->name,
                            quote(text, n_text).text, (unsigned long long)number);
     }
-    use_id(r, number, (struct token_source){(const uint8_t *)text, n_text,
-           json_is_true(json_object_get(added, "special")) ? AFMOE_TOKEN_CONTROL : AFMOE_TOKEN_ADDED, true,
-           json_is_true(json_object_get(added, "normalized"))});
+    bool special = json_is_true(json_object_get(added, "special"));
+    bool normalized = json_is_true(json_object_get(added, "normalized"));
+    int32_t kind = special ? AFMOE_TOKEN_CONTROL : AFMOE_TOKEN_ADDED;
+    use_id(r, number, (struct token_source){(const uint8_t *)text, n_text, kind, true, normalized});
     return AFMOE_OK;
 }
 
@@ -226,8 +227,10 @@ static bool read_merge(const json_t *merge, struct merge_source *out)
     if (json_is_array(merge)) {
         const json_t *left = json_array_get(merge, 0), *right = json_array_get(merge, 1);
         if (json_array_size(merge) != 2 || !json_is_string(left) || !json_is_string(right)) return false;
-        *out = (struct merge_source){(const uint8_t *)json_string_value(left), (const uint8_t *)json_string_value(right),
-                                     json_string_length(left), json_string_length(right)};
+        out->left = (const uint8_t *)json_string_value(left);
+        out->right = (const uint8_t *)json_string_value(right);
+        out->n_left = json_string_length(left);
+        out->n_right = json_string_length(right);
         return true;
     }
     return json_is_string(merge) &&

@@ -61,7 +61,8 @@ uint64_t afmoe__hash_bytes(const uint8_t *bytes, uint64_t n_bytes)
         word = bytes[0] | (uint64_t)bytes[n_bytes / 2] << 8 | (uint64_t)bytes[n_bytes - 1] << 16;
     }
     hash = (hash ^ word) * 0x94d049bb133111ebu;
-    return hash ^ hash >> 31;
+    hash = (hash ^ hash >> 32) * 0xbf58476d1ce4e5b9u; /* low bits are used as well: let the high ones reach them */
+    return hash ^ hash >> 32;
 }
 
 /* The slot that has these bytes or, when there is none, the empty one where they belong. */
@@ -78,13 +79,15 @@ static struct vocabulary_slot *probe(const struct vocabulary *v, uint64_t hash, 
     }
 }
 
-static void insert(struct vocabulary *v, uint64_t id)
+/* False: so many tokens share a hash that only an attack on it explains them. */
+static bool insert(struct vocabulary *v, uint64_t id)
 {
     uint64_t n;
     const uint8_t *bytes = vocabulary_bytes(v, (afmoe_token)id, &n);
     uint64_t hash = afmoe__hash_bytes(bytes, n);
     struct vocabulary_slot *slot = probe(v, hash, bytes, n);
     if (slot->id_plus_1 == 0) *slot = (struct vocabulary_slot){(uint32_t)(hash >> 32), (uint32_t)id + 1};
+    return (((uint64_t)(slot - v->slots) - hash) & v->slot_mask) < MAX_HASH_CHAIN;
 }
 
 static bool is_added(int32_t kind)
@@ -146,7 +149,10 @@ afmoe_status afmoe__vocabulary_build(struct vocabulary *out, const struct token_
     }
     for (int turn = 0; turn < 3; turn++) {
         for (uint64_t id = 0; id < n_ids; id++) {
-            if (v.kinds[id] != AFMOE_TOKEN_UNUSED && precedence(v.kinds[id]) == turn) insert(&v, id);
+            if (v.kinds[id] == AFMOE_TOKEN_UNUSED || precedence(v.kinds[id]) != turn || insert(&v, id)) continue;
+            afmoe__vocabulary_free(&v);
+            return afmoe__fail(error, AFMOE_LIMIT, "%s: token %llu: more than %d tokens collide in the table", name,
+                               (unsigned long long)id, (int)MAX_HASH_CHAIN);
         }
     }
     for (uint64_t id = 0; id < n_ids; id++) v.kinds[id] &= (uint8_t)~KIND_ODD;

@@ -12,6 +12,9 @@
 /* Ids and merges a file may have; Trinity has 200,192 and 199,712. */
 enum { MAX_TOKENS = 4000000, MAX_MERGES = 4000000, MAX_TOKEN_BYTES = 65535 };
 
+/* Steps from where the hash points that an entry of a table may lie; Trinity's longest are some dozen. */
+enum { MAX_HASH_CHAIN = 1024 };
+
 /* One token as a file names it; `text` is borrowed. */
 struct token_source {
     const uint8_t *text; /* NULL: this id has no token */

@@ -11,13 +11,14 @@ static void harmless_messages_equal_the_rendered_text(void **state)
     struct tokenizer *tokenizer = load_pico();
     const char *roles[] = {"system", "user", "assistant", "user"};
     const char *contents[] = {"You are brief.", "Hi\n\nthere  12345", "", " \n"};
-    const char *rendered = "<|im_start|>system\nYou are brief.<|im_end|>\n<|im_start|>user\nHi\n\nthere  12345<|im_end|>\n"
-                           "<|im_start|>assistant\n<|im_end|>\n<|im_start|>user\n \n<|im_end|>\n";
+    const char *rendered =
+        "<|im_start|>system\nYou are brief.<|im_end|>\n<|im_start|>user\nHi\n\nthere  12345<|im_end|>\n"
+        "<|im_start|>assistant\n<|im_end|>\n<|im_start|>user\n \n<|im_end|>\n";
     const char *prompt = "<|im_start|>assistant\n";
     afmoe_token ids[ROOM], wanted[ROOM];
     uint64_t n, n_wanted, n_more;
-    assert_int_equal(afmoe__tokenizer_encode(tokenizer, rendered, strlen(rendered), NULL, wanted, ROOM, &n_wanted, NULL),
-                     AFMOE_OK);
+    assert_int_equal(
+        afmoe__tokenizer_encode(tokenizer, rendered, strlen(rendered), NULL, wanted, ROOM, &n_wanted, NULL), AFMOE_OK);
     assert_int_equal(afmoe__chatml_encode(tokenizer, roles, contents, 4, 0, ids, ROOM, &n, NULL), AFMOE_OK);
     assert_int_equal(n, n_wanted);
     assert_memory_equal(ids, wanted, n * sizeof *ids);

@@ -46,12 +46,15 @@ static void invalid_bytes_have_no_class(void **state)
 {
     (void)state;
     static const char *const cases[] = {
-        "a|\xff" "b",               /* as other code points without a class: in front of a word */
-        "a|\xff|1",                 /* alone before a number */
-        "\xff\xfe\x80|!",           /* a run of them stays together */
-        "a|\xe4\xb8" "b",           /* a maximal subpart counts once */
-        "\xff|\xe4\xb8" "b",        /* ... so here the second goes with the word */
-        "\xed\xa0\x80|1",          /* surrogates are no code points: three parts */
+        "a|\xff"
+        "b",              /* as other code points without a class: in front of a word */
+        "a|\xff|1",       /* alone before a number */
+        "\xff\xfe\x80|!", /* a run of them stays together */
+        "a|\xe4\xb8"
+        "b", /* a maximal subpart counts once */
+        "\xff|\xe4\xb8"
+        "b",              /* ... so here the second goes with the word */
+        "\xed\xa0\x80|1", /* surrogates are no code points: three parts */
         "x| |\xff",
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -94,16 +97,22 @@ static void other_descriptions_are_unsupported(void **state)
     struct file_bytes file = read_fixture("AFMOE_TEST_DATA", "tokenizer/pico-tokenizer.json");
     assert_non_null(file.data);
     json_t *root = json_loadb((const char *)file.data, file.n, 0, NULL);
-    json_t *description = json_object_get(root, "pre_tokenizer"), *steps = json_object_get(description, "pretokenizers");
+    json_t *description = json_object_get(root, "pre_tokenizer"),
+           *steps = json_object_get(description, "pretokenizers");
     afmoe_error error = {.size = sizeof error};
     assert_int_equal(afmoe__pretokenizer_recognise(description, "t", &error), AFMOE_OK);
 
     static const struct {
         size_t step;
         const char *key, *value; /* value is JSON */
-    } changes[] = {{0, "individual_digits", "true"}, {0, "type", "\"Whitespace\""}, {1, "invert", "true"},
-                   {2, "behavior", "\"Removed\""},   {3, "pattern", "{\"String\":\"a\"}"},
-                   {4, "pattern", "{\"Regex\":\"[0-9]\"}"}, {5, "pattern", "{}"}, {6, "use_regex", "true"},
+    } changes[] = {{0, "individual_digits", "true"},
+                   {0, "type", "\"Whitespace\""},
+                   {1, "invert", "true"},
+                   {2, "behavior", "\"Removed\""},
+                   {3, "pattern", "{\"String\":\"a\"}"},
+                   {4, "pattern", "{\"Regex\":\"[0-9]\"}"},
+                   {5, "pattern", "{}"},
+                   {6, "use_regex", "true"},
                    {6, "add_prefix_space", "true"}};
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
         json_t *changed = json_deep_copy(description);

@@ -50,7 +50,8 @@ static struct scene *open_scene(int32_t skip_special)
     struct scene *scene = calloc(1, sizeof *scene);
     assert_non_null(scene);
     scene->tokenizer = load_pico();
-    assert_int_equal(afmoe__stream_decoder_create(&scene->decoder, scene->tokenizer, 1664, skip_special, NULL), AFMOE_OK);
+    assert_int_equal(afmoe__stream_decoder_create(&scene->decoder, scene->tokenizer, 1664, skip_special, NULL),
+                     AFMOE_OK);
     return scene;
 }
 

@@ -45,7 +45,8 @@ static void assert_decodes_to(const struct scene *scene, uint64_t n_ids, const c
 {
     uint64_t n_text;
     assert_int_equal(afmoe__tokenizer_decode(scene->tokenizer, afmoe__tokenizer_n_ids(scene->tokenizer), scene->ids,
-                                             n_ids, 0, scene->text, ROOM, &n_text, NULL), AFMOE_OK);
+                                             n_ids, 0, scene->text, ROOM, &n_text, NULL),
+                     AFMOE_OK);
     assert_int_equal(n_text, n);
     assert_memory_equal(scene->text, text, n);
 }
@@ -131,7 +132,8 @@ static void two_rounds_and_longest(void **state)
     struct tokenizer *tokenizer = load_pico_with("[{\"id\":1600,\"content\":\"heXY\",\"normalized\":true},"
                                                  "{\"id\":1601,\"content\":\"XYz\",\"normalized\":false},"
                                                  "{\"id\":1602,\"content\":\"<think>!\",\"normalized\":false},"
-                                                 "{\"id\":1603,\"content\":\"XYzz\",\"normalized\":true}]", false);
+                                                 "{\"id\":1603,\"content\":\"XYzz\",\"normalized\":true}]",
+                                                 false);
     static const struct {
         const char *text;
         afmoe_token ids[8];
@@ -174,11 +176,14 @@ static void none_means_none(void **state)
 static uint64_t encode_ranges(const struct scene *scene, const char *text, const uint64_t *ranges, uint64_t n_ranges,
                               afmoe_status wanted)
 {
-    afmoe_tokenize_options options = {.size = sizeof options, .special = AFMOE_SPECIAL_RANGES, .special_ranges = ranges,
-                                      .n_special_ranges = n_ranges, .max_text_bytes = 1 << 30};
+    afmoe_tokenize_options options = {.size = sizeof options,
+                                      .special = AFMOE_SPECIAL_RANGES,
+                                      .special_ranges = ranges,
+                                      .n_special_ranges = n_ranges,
+                                      .max_text_bytes = 1 << 30};
     uint64_t n = 0;
-    assert_int_equal(afmoe__tokenizer_encode(scene->tokenizer, text, strlen(text), &options, scene->ids, ROOM, &n, NULL),
-                     wanted);
+    assert_int_equal(
+        afmoe__tokenizer_encode(scene->tokenizer, text, strlen(text), &options, scene->ids, ROOM, &n, NULL), wanted);
     return n;
 }
 
@@ -279,7 +284,8 @@ static void buffers(void **state)
                      AFMOE_CAPACITY);
     assert_int_equal(n, n_ids);
     for (size_t i = 0; i < 64; i++) assert_int_equal(few[i], 0x55555555);
-    assert_int_equal(afmoe__tokenizer_encode(scene.tokenizer, text, strlen(text), NULL, few, n_ids, &n, &error), AFMOE_OK);
+    assert_int_equal(afmoe__tokenizer_encode(scene.tokenizer, text, strlen(text), NULL, few, n_ids, &n, &error),
+                     AFMOE_OK);
     assert_int_equal(few[n_ids], 0x55555555);
     assert_int_equal(afmoe__tokenizer_encode(scene.tokenizer, "", 0, NULL, NULL, 0, &n, &error), AFMOE_OK);
     assert_int_equal(n, 0);
@@ -370,7 +376,8 @@ static void long_runs(void **state)
 {
     (void)state;
     struct scene scene = open_scene(load_pico(), "ids");
-    static const char *const units[] = {"a", " ", "1", ".", "\n", "ab", " \n", "\xcc\x81", "\xff", "\xe0\xb9\x91", "<", "<|im_"};
+    static const char *const units[] = {"a", " ",    "1", ".", "\n", "ab", " \n", "\xcc\x81", "\xff", "\xe0\xb9\x91",
+                                        "<", "<|im_"};
     char *copy = malloc(ROOM);
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
         struct run run = {&scene, units[i], 0};
@@ -405,7 +412,8 @@ static void cache_changes_nothing(void **state)
     for (size_t begin = 0, end; begin < file.n; begin = end) {
         const uint8_t *line_end = memchr(file.data + begin, '\n', file.n - begin);
         end = line_end ? (size_t)(line_end - file.data) + 1 : file.n;
-        uint64_t n_line = encode(cold.tokenizer, (const char *)file.data + begin, end - begin, AFMOE_SPECIAL_NONE, cold.ids);
+        uint64_t n_line =
+            encode(cold.tokenizer, (const char *)file.data + begin, end - begin, AFMOE_SPECIAL_NONE, cold.ids);
         assert_true(n_cold + n_line <= n);
         assert_memory_equal(scene.ids + n_cold, cold.ids, n_line * sizeof *cold.ids);
         n_cold += n_line;
@@ -414,6 +422,49 @@ static void cache_changes_nothing(void **state)
     free(file.data);
     close_scene(&scene);
     close_scene(&cold);
+}
+
+/* ---- Threads ----------------------------------------------------------------------------------------------------- */
+
+struct shared_encode {
+    const struct tokenizer *tokenizer;
+    struct file_bytes text;
+    const afmoe_token *wanted;
+    uint64_t n_wanted;
+    bool same;
+};
+
+static void *encode_shared(void *argument)
+{
+    struct shared_encode *shared = argument;
+    afmoe_token *ids = malloc(ROOM * sizeof *ids);
+    uint64_t n = 0;
+    afmoe_status status = afmoe__tokenizer_encode(shared->tokenizer, (const char *)shared->text.data, shared->text.n,
+                                                  NULL, ids, ROOM, &n, NULL);
+    shared->same = status == AFMOE_OK && n == shared->n_wanted && memcmp(ids, shared->wanted, n * sizeof *ids) == 0;
+    free(ids);
+    return NULL;
+}
+
+static void threads_share_a_tokenizer(void **state)
+{
+    (void)state;
+    struct scene scene = open_scene(load_pico(), "ids");
+    struct file_bytes file = read_fixture("AFMOE_TEST_DATA", "tokenizer/pico.jsonl");
+    assert_non_null(file.data);
+    uint64_t n = encode(scene.tokenizer, (const char *)file.data, file.n, AFMOE_SPECIAL_ALL, scene.ids);
+    struct shared_encode shared[4];
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) {
+        shared[i] = (struct shared_encode){scene.tokenizer, file, scene.ids, n, false};
+        assert_int_equal(pthread_create(&threads[i], NULL, encode_shared, &shared[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+        assert_true(shared[i].same);
+    }
+    free(file.data);
+    close_scene(&scene);
 }
 
 int main(void)
@@ -431,6 +482,7 @@ int main(void)
         cmocka_unit_test(limits_and_cancel),
         cmocka_unit_test(long_runs),
         cmocka_unit_test(cache_changes_nothing),
+        cmocka_unit_test(threads_share_a_tokenizer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

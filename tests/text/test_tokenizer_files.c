@@ -31,7 +31,8 @@ static int free_base(void **state)
 static afmoe_status load_json(json_t *root, struct tokenizer **out, afmoe_error *error)
 {
     char *text = json_dumps(root, JSON_ENCODE_ANY);
-    afmoe_status status = afmoe__tokenizer_from_json(out, (const uint8_t *)text, strlen(text), 1 << 25, "t.json", error);
+    afmoe_status status =
+        afmoe__tokenizer_from_json(out, (const uint8_t *)text, strlen(text), 1 << 25, "t.json", error);
     free(text);
     return status;
 }
@@ -50,7 +51,8 @@ static void set_at(json_t *at, const char *path, const char *value)
         if (last && value) assert_non_null(new_value);
         if (last && json_is_array(at)) {
             assert_int_equal(key[0] == '+' ? json_array_append_new(at, new_value)
-                                           : json_array_set_new(at, (size_t)atoi(key), new_value), 0);
+                                           : json_array_set_new(at, (size_t)atoi(key), new_value),
+                             0);
             return;
         }
         if (last) {
@@ -150,8 +152,11 @@ static void json_documents_that_are_none(void **state)
     static const struct {
         const char *text;
         afmoe_status status;
-    } cases[] = {{"", AFMOE_FORMAT}, {"[]", AFMOE_FORMAT}, {"{\"model\":", AFMOE_FORMAT},
-                 {"{\"a\":1,\"a\":2}", AFMOE_FORMAT}, {"\xff", AFMOE_FORMAT}};
+    } cases[] = {{"", AFMOE_FORMAT},
+                 {"[]", AFMOE_FORMAT},
+                 {"{\"model\":", AFMOE_FORMAT},
+                 {"{\"a\":1,\"a\":2}", AFMOE_FORMAT},
+                 {"\xff", AFMOE_FORMAT}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct tokenizer *tokenizer = NULL;
         afmoe_status status = afmoe__tokenizer_from_json(&tokenizer, (const uint8_t *)cases[i].text,
@@ -171,9 +176,15 @@ static void odd_but_clear_json_works(void **state)
     (void)state;
     static const struct {
         const char *path, *value;
-    } cases[] = {{"normalizer", NULL}, {"normalizer", "null"}, {"truncation", "{\"max_length\": 4}"},
-                 {"padding", "{\"length\": 4}"}, {"added_tokens", NULL}, {"model.merges.0", "\"h e\""},
-                 {"model.unk_token", "\"he\""}, {"model.byte_fallback", "true"}, {"model.vocab.zzz", "1700"},
+    } cases[] = {{"normalizer", NULL},
+                 {"normalizer", "null"},
+                 {"truncation", "{\"max_length\": 4}"},
+                 {"padding", "{\"length\": 4}"},
+                 {"added_tokens", NULL},
+                 {"model.merges.0", "\"h e\""},
+                 {"model.unk_token", "\"he\""},
+                 {"model.byte_fallback", "true"},
+                 {"model.vocab.zzz", "1700"},
                  {"post_processor", "{\"type\": \"Sequence\", \"processors\": [{\"type\": \"ByteLevel\"}]}"},
                  {"post_processor", "{\"type\": \"TemplateProcessing\", \"single\": []}"},
                  {"model.vocab.\xe4\xb8\x80", "1600"} /* no letter of the byte alphabet */};
@@ -182,7 +193,8 @@ static void odd_but_clear_json_works(void **state)
     uint64_t n_wanted, n;
     struct tokenizer *tokenizer = NULL;
     assert_int_equal(load_json(base.json, &tokenizer, NULL), AFMOE_OK);
-    assert_int_equal(afmoe__tokenizer_encode(tokenizer, text, strlen(text), NULL, wanted, 64, &n_wanted, NULL), AFMOE_OK);
+    assert_int_equal(afmoe__tokenizer_encode(tokenizer, text, strlen(text), NULL, wanted, 64, &n_wanted, NULL),
+                     AFMOE_OK);
     afmoe__tokenizer_free(tokenizer);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         json_t *root = json_deep_copy(base.json);
@@ -213,6 +225,55 @@ static void merges_to_control_tokens(void **state)
     assert_int_equal(load_json(root, &tokenizer, &error), AFMOE_UNSUPPORTED);
     assert_non_null(strstr(error.message, "control token 1600"));
     json_decref(root);
+}
+
+static uint64_t next_random(uint64_t *random)
+{
+    *random = *random * 6364136223846793005u + 1442695040888963407u;
+    return *random >> 33;
+}
+
+/* What loads must also work. */
+static void use_and_free(struct tokenizer *tokenizer)
+{
+    const char *text = "<|im_start|>user\nThe year 2024 \xff\xe4\xb8\xad<think>";
+    afmoe_token ids[128];
+    char back[256];
+    uint64_t n, n_back;
+    assert_int_equal(afmoe__tokenizer_encode(tokenizer, text, strlen(text), NULL, ids, 128, &n, NULL), AFMOE_OK);
+    assert_int_equal(
+        afmoe__tokenizer_decode(tokenizer, afmoe__tokenizer_n_ids(tokenizer), ids, n, 0, back, 256, &n_back, NULL),
+        AFMOE_OK);
+    assert_int_equal(n_back, strlen(text));
+    assert_memory_equal(back, text, n_back);
+    afmoe__tokenizer_free(tokenizer);
+}
+
+static void flipped_json_is_refused_or_works(void **state)
+{
+    (void)state;
+    char *good = json_dumps(base.json, JSON_COMPACT);
+    size_t n = strlen(good), n_loaded = 0, n_refused = 0;
+    char *text = malloc(n);
+    uint64_t random = 11;
+    for (int round = 0; round < 300; round++) {
+        memcpy(text, good, n);
+        /* Digits and letters among them, so that many documents stay JSON. */
+        for (int flips = 0; flips <= round % 3; flips++) {
+            text[next_random(&random) % n] = "0123456789abcxyz,:\"[]{}\\\xff"[next_random(&random) % 26];
+        }
+        struct tokenizer *tokenizer = NULL;
+        if (afmoe__tokenizer_from_json(&tokenizer, (const uint8_t *)text, n, 1 << 25, "t.json", NULL) == AFMOE_OK) {
+            use_and_free(tokenizer);
+            n_loaded++;
+        } else {
+            assert_null(tokenizer);
+            n_refused++;
+        }
+    }
+    assert_true(n_loaded > 0 && n_refused > 0);
+    free(text);
+    free(good);
 }
 
 /* ---- GGUF -------------------------------------------------------------------------------------------------------- */
@@ -277,18 +338,19 @@ static void put_array(struct writer *w, const char *key, enum gguf_type type, ui
 
 /* What differs from the good file. */
 struct change {
-    const char *model, *pre;      /* NULL: absent */
-    const char *extra_merge;      /* appended */
-    const char *number_key;       /* NULL: none */
+    const char *model, *pre; /* NULL: absent */
+    const char *extra_merge; /* appended */
+    const char *number_key;  /* NULL: none */
     uint32_t number;
-    int32_t type_of_3;            /* token_type of id 3 */
+    int32_t type_of_3; /* token_type of id 3 */
     int n_types_missing;
     bool no_types, no_merges, tokens_are_numbers, types_are_strings, add_bos_is_number, add_bos;
-    const char *last_token;       /* text of the extra row, id 1600 */
+    const char *last_token; /* text of the extra row, id 1600 */
     int32_t last_type;
+    uint64_t flips; /* not 0: the seed of random changes to the metadata */
 };
-static const struct change no_change = {.model = "gpt2", .pre = "afmoe", .type_of_3 = 3, .last_token = "[PAD1600]",
-                                        .last_type = 5};
+static const struct change no_change = {
+    .model = "gpt2", .pre = "afmoe", .type_of_3 = 3, .last_token = "[PAD1600]", .last_type = 5};
 
 /* Tokens by id out of the base document. */
 static void tokens_by_id(const char *texts[1600], int32_t types[1600])
@@ -301,7 +363,8 @@ static void tokens_by_id(const char *texts[1600], int32_t types[1600])
     }
     size_t i;
     json_array_foreach (json_object_get(base.json, "added_tokens"), i, value) {
-        types[json_integer_value(json_object_get(value, "id"))] = json_is_true(json_object_get(value, "special")) ? 3 : 4;
+        types[json_integer_value(json_object_get(value, "id"))] =
+            json_is_true(json_object_get(value, "special")) ? 3 : 4;
     }
 }
 
@@ -365,6 +428,11 @@ static afmoe_status load_gguf(const struct change *change, struct tokenizer **ou
         put(w, "\1", 1);
     }
     w->data[16] = (uint8_t)w->n_keys;
+    uint64_t random = change->flips;
+    for (uint64_t flips = 0; change->flips && flips <= change->flips % 3;
+         flips++) { /* small values: types stay valid */
+        w->data[24 + next_random(&random) % (w->n - 24)] = (uint8_t)(next_random(&random) % (flips ? 256 : 8));
+    }
 
     char path[] = "/tmp/afmoe-tokenizer-XXXXXX";
     int descriptor = mkstemp(path);
@@ -376,9 +444,14 @@ static afmoe_status load_gguf(const struct change *change, struct tokenizer **ou
     struct gguf *gguf = NULL;
     afmoe_error open_error = {.size = sizeof open_error};
     assert_int_equal(afmoe__file_map(&file, path, NULL), AFMOE_OK);
-    if (afmoe__gguf_open(&gguf, &file, &open_error) != AFMOE_OK) fail_msg("open: %s", open_error.message);
-    afmoe_status status = afmoe__tokenizer_from_gguf(out, gguf, error);
-    afmoe__gguf_close(gguf);
+    afmoe_status status = afmoe__gguf_open(&gguf, &file, &open_error);
+    if (status == AFMOE_OK) {
+        status = afmoe__tokenizer_from_gguf(out, gguf, error);
+        afmoe__gguf_close(gguf);
+    } else {
+        afmoe__file_unmap(&file);
+        if (!change->flips) fail_msg("open: %s", open_error.message);
+    }
     unlink(path);
     return status;
 }
@@ -395,7 +468,8 @@ static void gguf_equals_json(void **state)
     for (afmoe_token id = 0; id < 1600; id++) {
         const uint8_t *a, *b;
         uint64_t n_a, n_b;
-        assert_int_equal(afmoe__tokenizer_token(from_json, id, &a, &n_a), afmoe__tokenizer_token(from_gguf, id, &b, &n_b));
+        assert_int_equal(afmoe__tokenizer_token(from_json, id, &a, &n_a),
+                         afmoe__tokenizer_token(from_gguf, id, &b, &n_b));
         assert_int_equal(n_a, n_b);
         assert_memory_equal(a, b, n_a);
     }
@@ -499,6 +573,25 @@ static void odd_but_clear_gguf_works(void **state)
     }
 }
 
+static void flipped_gguf_is_refused_or_works(void **state)
+{
+    (void)state;
+    size_t n_loaded = 0, n_refused = 0;
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        struct change change = no_change;
+        struct tokenizer *tokenizer = NULL;
+        change.flips = seed * 0x9e3779b97f4a7c15u;
+        if (load_gguf(&change, &tokenizer, NULL) == AFMOE_OK) {
+            use_and_free(tokenizer);
+            n_loaded++;
+        } else {
+            assert_null(tokenizer);
+            n_refused++;
+        }
+    }
+    assert_true(n_loaded > 0 && n_refused > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -506,9 +599,11 @@ int main(void)
         cmocka_unit_test(json_documents_that_are_none),
         cmocka_unit_test(odd_but_clear_json_works),
         cmocka_unit_test(merges_to_control_tokens),
+        cmocka_unit_test(flipped_json_is_refused_or_works),
         cmocka_unit_test(gguf_equals_json),
         cmocka_unit_test(gguf_faults_are_named),
         cmocka_unit_test(odd_but_clear_gguf_works),
+        cmocka_unit_test(flipped_gguf_is_refused_or_works),
     };
     return cmocka_run_group_tests(tests, load_base, free_base);
 }

@@ -35,7 +35,8 @@ def random_text(rng):
         elif roll < 0.12:
             piece = rng.choice(ADDED)
         elif roll < 0.15:
-            piece = chr(rng.choice([rng.randrange(0x20, 0x3000), rng.randrange(0x3000, 0xd800), rng.randrange(0xe000, 0x20000)]))
+            first, last = rng.choice([(0x20, 0x3000), (0x3000, 0xd800), (0xe000, 0x20000)])
+            piece = chr(rng.randrange(first, last))
         out.append(piece)
     return "".join(out)
 
