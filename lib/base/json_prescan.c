@@ -1,8 +1,9 @@
-/* The scan before jansson: RFC 8259 outline (brackets, commas, colons, tokens), UTF-8, and the cost of the tree.
+/* The scan before jansson: the grammar of RFC 8259, UTF-8, and the cost of the tree.
  *
  * Memory is counted as jansson 2.14 on a 64-bit glibc takes it, chunk by chunk: the tree as it grows, the copy of a
- * table while it doubles, and the token buffer. Numbers and escapes are left to jansson. No recursion: open containers
- * lie on a stack of JSON_MAX_DEPTH. */
+ * table while it doubles, and the token buffer. What passes is valid JSON, so that of jansson's own faults only those
+ * remain that have a code: duplicate keys, NUL, numbers too large. No recursion: open containers lie on a stack of
+ * JSON_MAX_DEPTH. */
 #include "json_prescan.h"
 
 #include "error.h"
@@ -87,49 +88,96 @@ static uint32_t utf8_length(const uint8_t *p, uint64_t n)
     return 0;
 }
 
+/* The four hex digits of an escape at p, or -1. */
+static int32_t hex4(const uint8_t *p)
+{
+    int32_t value = 0;
+    for (int i = 0; i < 4; i++) {
+        uint8_t c = p[i];
+        int32_t digit;
+        if (c >= '0' && c <= '9') digit = c - '0';
+        else if (c >= 'a' && c <= 'f') digit = c - 'a' + 10;
+        else if (c >= 'A' && c <= 'F') digit = c - 'A' + 10;
+        else return -1;
+        value = value * 16 + digit;
+    }
+    return value;
+}
+
+/* Bytes of the escape at p, of n that remain; 0: none. Surrogates come in pairs. */
+static uint32_t escape_length(const uint8_t *p, uint64_t n)
+{
+    if (n < 2) return 0;
+    if (p[1] != 'u') return p[1] && strchr("\"\\/bfnrt", p[1]) ? 2 : 0;
+    int32_t unit = n >= 6 ? hex4(p + 2) : -1;
+    if (unit < 0xD800 || unit > 0xDFFF) return unit < 0 ? 0 : 6;
+    int32_t second = unit <= 0xDBFF && n >= 12 && p[6] == '\\' && p[7] == 'u' ? hex4(p + 8) : -1;
+    return second >= 0xDC00 && second <= 0xDFFF ? 12 : 0;
+}
+
 /* From the opening quote past the closing one; false at a fault, with s->at on it. */
 static bool scan_string(struct scan *s)
 {
     uint64_t begin = s->at++;
     while (s->at < s->n_bytes) {
-        uint8_t byte = s->text[s->at];
-        if (byte == '"') {
+        const uint8_t *p = s->text + s->at;
+        uint64_t left = s->n_bytes - s->at;
+        if (*p == '"') {
             s->at++;
             if (s->at - begin > s->longest_token) s->longest_token = s->at - begin;
             return true;
         }
-        if (byte < 0x20) return false;
-        if (byte == '\\') {
-            if (s->n_bytes - s->at < 2) return false;
-            s->at += 2;
-            continue;
-        }
-        uint32_t n = utf8_length(s->text + s->at, s->n_bytes - s->at);
+        uint32_t n = *p < 0x20 ? 0 : *p == '\\' ? escape_length(p, left) : utf8_length(p, left);
         if (n == 0) return false;
         s->at += n;
     }
     return false;
 }
 
+static uint64_t skip_digits(const struct scan *s, uint64_t at)
+{
+    while (at < s->n_bytes && s->text[at] >= '0' && s->text[at] <= '9') at++;
+    return at;
+}
+
+/* Past the number at s->at, or s->at where there is none: -? (0 | 1-9 digits) (. digits)? ([eE] [+-]? digits)? */
+static uint64_t skip_number(const struct scan *s)
+{
+    uint64_t at = s->at, next;
+    if (s->text[at] == '-') at++;
+    next = skip_digits(s, at);
+    if (next == at || (s->text[at] == '0' && next > at + 1)) return s->at;
+    at = next;
+    if (at < s->n_bytes && s->text[at] == '.') {
+        next = skip_digits(s, at + 1);
+        if (next == at + 1) return s->at;
+        at = next;
+    }
+    if (at < s->n_bytes && (s->text[at] == 'e' || s->text[at] == 'E')) {
+        at++;
+        if (at < s->n_bytes && (s->text[at] == '+' || s->text[at] == '-')) at++;
+        next = skip_digits(s, at);
+        if (next == at) return s->at;
+        at = next;
+    }
+    return at;
+}
+
 static bool scan_scalar(struct scan *s)
 {
-    uint64_t begin = s->at;
-    while (s->at < s->n_bytes && s->text[s->at] && strchr("+-.0123456789abcdefghijklmnopqrstuvwxyzE", s->text[s->at])) {
-        s->at++;
-    }
-    const char *token = (const char *)s->text + begin;
-    uint64_t n = s->at - begin;
-    if (n > s->longest_token) s->longest_token = n;
-    if ((n == 4 && memcmp(token, "true", 4) == 0) || (n == 5 && memcmp(token, "false", 5) == 0) ||
-        (n == 4 && memcmp(token, "null", 4) == 0)) {
-        return true; /* constants of jansson, no memory */
-    }
-    if (n > 0 && (token[0] == '-' || (token[0] >= '0' && token[0] <= '9'))) {
-        grow_tree(s, NUMBER_BYTES);
+    static const char *const constants[] = {"true", "false", "null"}; /* constants of jansson, no memory */
+    for (int i = 0; i < 3; i++) {
+        size_t n = strlen(constants[i]);
+        if (s->n_bytes - s->at < n || memcmp(s->text + s->at, constants[i], n) != 0) continue;
+        s->at += n;
         return true;
     }
-    s->at = begin;
-    return false;
+    uint64_t end = skip_number(s);
+    if (end == s->at) return false;
+    if (end - s->at > s->longest_token) s->longest_token = end - s->at;
+    s->at = end;
+    grow_tree(s, NUMBER_BYTES);
+    return true;
 }
 
 static void after_value(struct scan *s)
@@ -235,8 +283,8 @@ static bool is_space(uint8_t byte)
     return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t';
 }
 
-afmoe_status afmoe__json_prescan(const uint8_t *text, uint64_t n_bytes, const struct json_caps *caps, const char *name,
-                                 afmoe_error *error)
+afmoe_status afmoe__json_prescan(const uint8_t *text, uint64_t n_bytes, const struct json_caps *caps,
+                                 uint64_t *out_longest, const char *name, afmoe_error *error)
 {
     struct scan s = {.text = text, .n_bytes = n_bytes, .expects = VALUE};
     uint64_t allowed = allowed_base + allowed_per_byte * n_bytes;
@@ -245,12 +293,13 @@ afmoe_status afmoe__json_prescan(const uint8_t *text, uint64_t n_bytes, const st
         if (s.at >= n_bytes) break;
         afmoe_status status = scan_token(&s, caps, name, error);
         if (status) return status;
-        /* The token buffer doubles like a table: up to twice the longest token, and the old copy. */
-        if (s.peak_bytes + 3 * s.longest_token > allowed) {
+        /* json.c's filler is up to twice the longest token, the token buffer up to 4/3 of that. */
+        if (s.peak_bytes + 5 * s.longest_token > allowed) {
             return afmoe__fail(error, AFMOE_LIMIT,
                                "%.160s: parsing it takes more than the %llu bytes allowed for %llu bytes of text", name,
                                (unsigned long long)allowed, (unsigned long long)n_bytes);
         }
     }
+    *out_longest = s.longest_token;
     return s.expects == END ? AFMOE_OK : fail_at(&s, name, error);
 }

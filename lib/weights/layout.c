@@ -4,8 +4,10 @@
  * first, so rows before columns; GGUF files list them the other way round. */
 #include "layout.h"
 
+#include "bytes.h"
 #include "checked.h"
 #include "error.h"
+#include "half.h"
 #include "memory.h"
 
 #include <stddef.h>
@@ -311,19 +313,6 @@ static afmoe_status bind_matrix(const struct binder *b, const struct tensor *t, 
     return AFMOE_OK;
 }
 
-static float half_to_float(uint16_t half)
-{
-    uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31, fraction = half & 0x3FF, bits;
-    if (exponent == 0) {
-        float magnitude = (float)fraction * 0x1p-24f;
-        return sign ? -magnitude : magnitude;
-    }
-    bits = sign | (exponent == 31 ? 0x7F800000 : (exponent + 112) << 23) | fraction << 13;
-    float out;
-    memcpy(&out, &bits, sizeof out);
-    return out;
-}
-
 static afmoe_status bind_vector(const struct binder *b, const struct tensor *t, const float **out)
 {
     if (t->format != FORMAT_F32 && t->format != FORMAT_F16 && t->format != FORMAT_BF16) {
@@ -332,16 +321,9 @@ static afmoe_status bind_vector(const struct binder *b, const struct tensor *t, 
     float *values = own(b->memory, t->n_elements, sizeof *values);
     if (!values) return afmoe__fail_memory(b->error, t->n_elements * sizeof *values, t->name);
     for (uint64_t i = 0; i < t->n_elements; i++) {
-        uint16_t half;
-        uint32_t bits;
-        if (t->format == FORMAT_F32) {
-            memcpy(&values[i], t->data + 4 * i, 4);
-            continue;
-        }
-        memcpy(&half, t->data + 2 * i, 2);
-        bits = (uint32_t)half << 16;
-        if (t->format == FORMAT_BF16) memcpy(&values[i], &bits, 4);
-        else values[i] = half_to_float(half);
+        if (t->format == FORMAT_F32) values[i] = float_from_bits(load_le32(t->data + 4 * i));
+        else if (t->format == FORMAT_F16) values[i] = f16_to_f32(load_le16(t->data + 2 * i));
+        else values[i] = bf16_to_f32(load_le16(t->data + 2 * i));
     }
     *out = values;
     return AFMOE_OK;

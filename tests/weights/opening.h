@@ -4,7 +4,7 @@
 
 #include "checkpoint.h"
 
-#include "test_paths.h"
+#include "cmocka_all.h"
 
 /* Warnings that came while opening. */
 struct heard {

@@ -1,7 +1,7 @@
 /* config.json: every spelling and default read, everything else refused with the key named. */
+#include "cmocka_all.h"
 #include "config.h"
 #include "fixture_writer.h"
-#include "test_paths.h"
 
 #include <math.h>
 

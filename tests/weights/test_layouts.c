@@ -1,6 +1,7 @@
 /* The layouts: the same weights under every naming give the same view; missing, surplus and odd tensors. */
 #include "fixture_writer.h"
 #include "opening.h"
+#include "test_paths.h"
 
 static struct scratch scratch;
 
@@ -165,12 +166,12 @@ static void test_rewritten_nano(void **state)
     struct checkpoint hub, other;
     struct heard heard = {0};
     struct checkpoint_options options = {.max_json_bytes = 32 << 20, .log = hear, .log_data = &heard};
-    snprintf(folder, sizeof folder, "%s/nano", data_folder());
+    data_path(folder, sizeof folder, "nano");
     snprintf(file, sizeof file, "%s/model.safetensors", folder);
     check_open(&hub, folder, &options, AFMOE_OK, "", "nano");
     assert_int_equal(hub.layout, AFMOE_LAYOUT_HUB);
     struct mapped_file config;
-    snprintf(folder, sizeof folder, "%s/nano/config.json", data_folder());
+    data_path(folder, sizeof folder, "nano/config.json");
     assert_int_equal(afmoe__file_map(&config, folder, NULL), AFMOE_OK);
     scratch_write(&scratch, "config.json", config.data, config.size);
     afmoe__file_unmap(&config);
@@ -199,7 +200,7 @@ static void test_data_folder(void **state)
         struct checkpoint c;
         struct checkpoint_options options = plain_options();
         options.strict = true;
-        snprintf(folder, sizeof folder, "%s/%s", data_folder(), fixtures[i].name);
+        data_path(folder, sizeof folder, fixtures[i].name);
         check_open(&c, folder, &options, AFMOE_OK, "", fixtures[i].name);
         assert_int_equal(c.weights.n_parameters, fixtures[i].n_parameters);
         assert_int_equal(c.weights.weight_bytes, fixtures[i].weight_bytes);

@@ -1,6 +1,7 @@
 /* Checkpoints made with transformers, gguf-py and others open, with the values their scripts put in; layouts of later
  * versions are refused by name. Runs on the optional reference folder; the small ones are in tests/data as well. */
 #include "opening.h"
+#include "test_paths.h"
 
 #include <math.h>
 
@@ -69,17 +70,16 @@ static void check_case(const struct opening_case *t, const char *path)
 }
 
 static const struct opening_case cases[] = {
-#include "fixture_cases.inc"
+#include "reference_checkpoints.inc"
 };
 
 static void test_reference_folder(void **state)
 {
     (void)state;
-    const char *shared = shared_folder("test_fixtures");
     char path[1024];
-    if (!shared) return;
+    if (!shared_path(path, sizeof path, "fixtures", "reference checkpoints")) return;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        snprintf(path, sizeof path, "%s/%s", shared, cases[i].path);
+        assert_non_null(shared_path(path, sizeof path, cases[i].path, cases[i].path));
         check_case(&cases[i], path);
     }
 }
