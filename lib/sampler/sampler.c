@@ -231,7 +231,6 @@ afmoe_status afmoe__sampler_sample(struct sampler *s, const float *logits, const
                                    uint64_t n_history, uint64_t n_prompt, afmoe_token *out_token, float *out_logprob,
                                    afmoe_error *error)
 {
-    if (n_prompt > n_history) n_prompt = n_history;
     afmoe_status status = check_history(s, history, n_history, error);
     if (status == AFMOE_OK) status = load(s, logits, error);
     if (status != AFMOE_OK) return status;
