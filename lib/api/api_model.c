@@ -97,6 +97,7 @@ static afmoe_status check_options(const afmoe_model_options *options, afmoe_erro
 {
     afmoe_status status = afmoe__check_flag(options->tokenizer_only, "tokenizer_only", error);
     if (status == AFMOE_OK) status = afmoe__check_flag(options->strict, "strict", error);
+    if (status == AFMOE_OK) status = afmoe__check_reserved(options->reserved, "afmoe_model_options", error);
     if (status != AFMOE_OK) return status;
     if (options->max_json_bytes >= 1 && options->max_json_bytes <= MAX_JSON_BYTES) return AFMOE_OK;
     return afmoe__fail(error, AFMOE_INVALID, "max_json_bytes is %llu, allowed are 1..%d",

@@ -62,6 +62,7 @@ static afmoe_status compute(enum compute_call call, afmoe_session *session, cons
     afmoe_append_options_init(&full);
     afmoe_append_result_init(&full_result);
     afmoe_status status = afmoe__struct_read(&full, sizeof full, options, "afmoe_append_options", error);
+    if (status == AFMOE_OK) status = afmoe__check_reserved(full.reserved, "afmoe_append_options", error);
     if (status == AFMOE_OK) status = afmoe__struct_check_out(result, "afmoe_append_result", error);
     if (status == AFMOE_OK) status = afmoe__session_enter(session, error);
     if (status != AFMOE_OK) return status;

@@ -52,8 +52,9 @@ void afmoe__struct_write(void *given, const void *full, uint32_t full_bytes)
 afmoe_status afmoe__check_capacity(const void *buffer, uint64_t capacity, uint64_t n, uint64_t *out_n,
                                    afmoe_error *error)
 {
+    if (!buffer && capacity)
+        return afmoe__fail(error, AFMOE_INVALID, "the buffer is NULL, its capacity %llu", (unsigned long long)capacity);
     if (out_n) *out_n = n;
-    if (!buffer) capacity = 0;
     if (n <= capacity) return AFMOE_OK;
     return afmoe__fail(error, AFMOE_CAPACITY, "the buffer holds %llu, needed are %llu", (unsigned long long)capacity,
                        (unsigned long long)n);

@@ -18,8 +18,8 @@ afmoe_status afmoe__struct_check_out(const void *given, const char *name, afmoe_
 /* Copy as much of `full` as the caller's size holds; its size field stays. NULL is fine. */
 void afmoe__struct_write(void *given, const void *full, uint32_t full_bytes);
 
-/* The caller's buffer of `capacity` elements for `n`: sets *out_n (when not NULL), then OK or CAPACITY. A NULL buffer has
- * capacity 0. */
+/* The caller's buffer of `capacity` elements for `n`: sets *out_n (when not NULL), then OK or CAPACITY; INVALID when it is
+ * NULL and its capacity is not 0. */
 afmoe_status afmoe__check_capacity(const void *buffer, uint64_t capacity, uint64_t n, uint64_t *out_n,
                                    afmoe_error *error);
 

@@ -2,19 +2,23 @@
 #include "error.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-/* A caller may be built against a later, larger struct; a smaller one than ours never existed. */
-static int writable(const afmoe_error *error)
+/* Bytes of message the caller's struct holds, 0 for none: callers built against an earlier or later header have a
+ * smaller or larger one, and a struct whose size was never set gets nothing. */
+static size_t message_room(const afmoe_error *error)
 {
-    return error && error->size >= sizeof *error;
+    const size_t head = offsetof(afmoe_error, message);
+    if (!error || error->size <= head) return 0;
+    return error->size - head < sizeof error->message ? error->size - head : sizeof error->message;
 }
 
-static void write_message(afmoe_error *error, afmoe_status code, const char *format, va_list arguments)
+static void write_message(afmoe_error *error, size_t room, afmoe_status code, const char *format, va_list arguments)
 {
     error->code = code;
-    vsnprintf(error->message, sizeof error->message, format, arguments);
+    vsnprintf(error->message, room, format, arguments);
     /* Names from files may hold anything; a message is one line. */
     for (char *c = error->message; *c; c++) {
         if ((unsigned char)*c < 0x20 || *c == 0x7F) *c = '?';
@@ -23,10 +27,11 @@ static void write_message(afmoe_error *error, afmoe_status code, const char *for
 
 afmoe_status afmoe__fail(afmoe_error *error, afmoe_status code, const char *format, ...)
 {
-    if (writable(error)) {
+    size_t room = message_room(error);
+    if (room) {
         va_list arguments;
         va_start(arguments, format);
-        write_message(error, code, format, arguments);
+        write_message(error, room, code, format, arguments);
         va_end(arguments);
     }
     return code;
@@ -34,16 +39,17 @@ afmoe_status afmoe__fail(afmoe_error *error, afmoe_status code, const char *form
 
 afmoe_status afmoe__fail_errno(afmoe_error *error, afmoe_status code, int error_number, const char *format, ...)
 {
-    if (writable(error)) {
+    size_t room = message_room(error);
+    if (room) {
         va_list arguments;
         va_start(arguments, format);
-        write_message(error, code, format, arguments);
+        write_message(error, room, code, format, arguments);
         va_end(arguments);
         char reason[128];
         /* The POSIX strerror_r; _POSIX_C_SOURCE selects it, see meson.build. */
         if (strerror_r(error_number, reason, sizeof reason) != 0) snprintf(reason, sizeof reason, "unknown error");
         size_t used = strlen(error->message);
-        snprintf(error->message + used, sizeof error->message - used, ": %s (errno %d)", reason, error_number);
+        snprintf(error->message + used, room - used, ": %s (errno %d)", reason, error_number);
     }
     return code;
 }
@@ -59,9 +65,7 @@ afmoe_status afmoe__check_flag(int32_t value, const char *name, afmoe_error *err
     return afmoe__fail(error, AFMOE_INVALID, "%s is %d, allowed are 0 and 1", name, value);
 }
 
-void afmoe__error_clear(afmoe_error *error)
+afmoe_status afmoe__check_reserved(int32_t value, const char *name, afmoe_error *error)
 {
-    if (!writable(error)) return;
-    error->code = AFMOE_OK;
-    error->message[0] = '\0';
+    return value == 0 ? AFMOE_OK : afmoe__fail(error, AFMOE_INVALID, "%s: reserved is %d, must be 0", name, value);
 }

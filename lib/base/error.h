@@ -26,7 +26,7 @@ afmoe_status afmoe__fail_memory(afmoe_error *error, uint64_t n_bytes, const char
 /* OK, or INVALID when a flag is neither 0 nor 1. */
 afmoe_status afmoe__check_flag(int32_t value, const char *name, afmoe_error *error);
 
-/* Set code OK and an empty message, if `error` is there and its size is sane. */
-void afmoe__error_clear(afmoe_error *error);
+/* OK, or INVALID when the reserved field of struct `name` is not 0. */
+afmoe_status afmoe__check_reserved(int32_t value, const char *name, afmoe_error *error);
 
 #endif

@@ -5,22 +5,30 @@
  *   n_group G > 1: experts lie in G groups of E/G consecutive ones; a group's score is the sum of its two largest b
  *                  (of one, where it has one); experts outside the topk_group best groups are out
  *   chosen = k largest b, ties to the lower id
- *   w = s[chosen]; if route_norm w /= sum(w) + 1e-20; w *= route_scale */
+ *   w = s[chosen]; if route_norm w /= sum(w) + 1e-20; w *= route_scale
+ *
+ * NaN counts as the largest, as the reference's topk has it: broken weights must show in the output, not be routed
+ * around. */
 #include "router.h"
 
 #include <math.h>
 
 static const float OUT = -INFINITY;
 
+static bool is_before(float a, float b)
+{
+    return a > b || (isnan(a) && !isnan(b));
+}
+
 /* Sum of the two largest of n values. */
 static float top_two_sum(const float *b, uint32_t n)
 {
     float first = OUT, second = OUT;
     for (uint32_t i = 0; i < n; i++) {
-        if (b[i] > first) {
+        if (is_before(b[i], first)) {
             second = first;
             first = b[i];
-        } else if (b[i] > second) {
+        } else if (is_before(b[i], second)) {
             second = b[i];
         }
     }
@@ -32,7 +40,7 @@ static uint32_t largest(const float *values, uint32_t n)
 {
     uint32_t best = n;
     for (uint32_t i = 0; i < n; i++)
-        if (values[i] > OUT && (best == n || values[i] > values[best])) best = i;
+        if (values[i] != OUT && (best == n || is_before(values[i], values[best]))) best = i;
     return best;
 }
 
@@ -52,7 +60,7 @@ static void keep_best_groups(float *b, float *scores, const struct model_config 
             for (uint32_t i = 0; i < size; i++) b[g * size + i] = OUT;
 }
 
-/* The lowest id not chosen yet: where NaN left too few candidates. */
+/* The lowest id not chosen yet: where infinite scores left too few candidates. */
 static uint32_t lowest_free(const uint32_t *ids, uint32_t n_chosen)
 {
     for (uint32_t id = 0;; id++) {

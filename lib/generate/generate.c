@@ -28,20 +28,14 @@ struct generation {
     bool refused; /* the callback wants no more */
 };
 
-static afmoe_status check_flag(int32_t value, const char *name, afmoe_error *error)
-{
-    if (value == 0 || value == 1) return AFMOE_OK;
-    return afmoe__fail(error, AFMOE_INVALID, "%s is %d, must be 0 or 1", name, (int)value);
-}
-
 static afmoe_status check_options(const struct generation *g, const struct tokenizer *tokenizer, afmoe_error *error)
 {
     const afmoe_generate_options *o = g->options;
     uint64_t vocab_size = afmoe__sampler_vocab_size(g->sampler);
-    afmoe_status status = check_flag(o->ignore_eos, "ignore_eos", error);
-    if (status == AFMOE_OK) status = check_flag(o->keep_special, "keep_special", error);
+    afmoe_status status = afmoe__check_flag(o->ignore_eos, "ignore_eos", error);
+    if (status == AFMOE_OK) status = afmoe__check_flag(o->keep_special, "keep_special", error);
+    if (status == AFMOE_OK) status = afmoe__check_reserved(o->reserved, "afmoe_generate_options", error);
     if (status != AFMOE_OK) return status;
-    if (o->reserved != 0) return afmoe__fail(error, AFMOE_INVALID, "reserved is %d, must be 0", (int)o->reserved);
     if (o->n_stop_tokens > 0 && !o->stop_tokens)
         return afmoe__fail(error, AFMOE_INVALID, "n_stop_tokens is %llu but stop_tokens is NULL",
                            (unsigned long long)o->n_stop_tokens);

@@ -55,8 +55,7 @@ static afmoe_status check_options(const afmoe_sampler_options *o, afmoe_error *e
     if (o->top_k < 1 || o->top_k > TOP_K_OFF)
         return afmoe__fail(error, AFMOE_INVALID, "top_k is %llu, must be 1..%llu (off)", (unsigned long long)o->top_k,
                            (unsigned long long)TOP_K_OFF);
-    if (o->reserved != 0) return afmoe__fail(error, AFMOE_INVALID, "reserved is %d, must be 0", (int)o->reserved);
-    return AFMOE_OK;
+    return afmoe__check_reserved(o->reserved, "afmoe_sampler_options", error);
 }
 
 /* `counts` is zeroed; it is used to find tokens given twice, and left in disorder on failure only. */

@@ -175,6 +175,7 @@ static afmoe_status take_pages(struct session *session, uint64_t n_tokens, afmoe
 
 /* ---- Checks before anything changes ---- */
 
+/* Comes after check_room, so that an absurd count does not make us read that far. */
 static afmoe_status check_tokens(const struct session *session, const afmoe_token *tokens, uint64_t n_tokens,
                                  afmoe_error *error)
 {
@@ -195,10 +196,12 @@ static afmoe_status check_positions(const struct session *session, uint64_t begi
     for (uint64_t i = 0; i < options->n_positions; i++) {
         uint64_t p = options->positions[i];
         if (p < begin || p >= end || (i && p <= options->positions[i - 1]))
-            return afmoe__fail(error, AFMOE_INVALID,
-                               "positions[%llu] is %llu; they must rise and lie in %llu..%llu, the tokens computed",
-                               (unsigned long long)i, (unsigned long long)p, (unsigned long long)begin,
-                               (unsigned long long)end);
+            return begin == end ? afmoe__fail(error, AFMOE_INVALID, "positions are given, but no tokens are computed")
+                                : afmoe__fail(error, AFMOE_INVALID,
+                                              "positions[%llu] is %llu; they must rise and lie in %llu..%llu, the "
+                                              "tokens computed",
+                                              (unsigned long long)i, (unsigned long long)p, (unsigned long long)begin,
+                                              (unsigned long long)(end - 1));
     }
     /* Divided rather than multiplied: n_positions <= end - begin, but the product with the vocabulary may wrap. */
     if (options->out_logits && options->n_positions > options->logits_capacity / config->vocab_size)
@@ -408,8 +411,8 @@ afmoe_status afmoe__session_append(struct session *session, const afmoe_token *t
 {
     uint64_t begin = session->n_tokens;
     begin_result(session, result);
-    afmoe_status status = check_tokens(session, tokens, n_tokens, error);
-    if (status == AFMOE_OK) status = check_room(session, begin, n_tokens, error);
+    afmoe_status status = check_room(session, begin, n_tokens, error);
+    if (status == AFMOE_OK) status = check_tokens(session, tokens, n_tokens, error);
     if (status == AFMOE_OK)
         status = check_options(session, begin, begin + n_tokens, session->has_logits, options, error);
     if (status != AFMOE_OK) return status;
@@ -428,8 +431,8 @@ afmoe_status afmoe__session_sync(struct session *session, const afmoe_token *tok
                                  afmoe_error *error)
 {
     begin_result(session, result);
-    afmoe_status status = check_tokens(session, tokens, n_tokens, error);
-    if (status == AFMOE_OK) status = check_room(session, 0, n_tokens, error);
+    afmoe_status status = check_room(session, 0, n_tokens, error);
+    if (status == AFMOE_OK) status = check_tokens(session, tokens, n_tokens, error);
     if (status != AFMOE_OK) return status;
 
     uint64_t keep = common_prefix(session, tokens, n_tokens);
@@ -458,10 +461,13 @@ afmoe_status afmoe__session_rewind(struct session *session, uint64_t n_tokens, c
     uint64_t keep = can_go_back(session, n_tokens) ? n_tokens : 0;
     afmoe_status status = check_options(session, keep, n_tokens, false, options, error);
     if (status != AFMOE_OK) return status;
-    result->n_reused = keep;
-    if (n_tokens == session->n_tokens) return AFMOE_OK;
-
+    if (n_tokens == session->n_tokens) {
+        result->n_reused = keep;
+        return AFMOE_OK;
+    }
     status = change(session, keep, session->tokens, n_tokens - keep, options, result, error);
+    if (status == AFMOE_CONTEXT_FULL) return status; /* nothing was changed, the logits are still there */
+    result->n_reused = keep;
     session->has_logits = false;
     return status;
 }

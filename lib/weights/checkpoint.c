@@ -317,16 +317,18 @@ afmoe_status afmoe__checkpoint_open(struct checkpoint *out, const char *path, co
                                     afmoe_error *error)
 {
     *out = (struct checkpoint){.config = {.bos_token = -1, .eos_token = -1, .pad_token = -1}};
-    struct opening o = {.out = out, .path = path, .options = options, .error = error};
+    /* Files that may be missing are tried, and the caller's error is written on failure only. */
+    afmoe_error found = {.size = sizeof found};
+    struct opening o = {.out = out, .path = path, .options = options, .error = &found};
     o.owned = afmoe__alloc_zeroed(1, sizeof *o.owned);
     if (!o.owned) return afmoe__fail_memory(error, sizeof *o.owned, "a checkpoint");
     out->owned = o.owned;
     afmoe_status status = open_path(&o);
     json_decref(o.config_document);
     afmoe__tensors_free(&o.table);
-    if (status) afmoe__checkpoint_close(out);
-    else afmoe__error_clear(error);
-    return status;
+    if (status == AFMOE_OK) return AFMOE_OK;
+    afmoe__checkpoint_close(out);
+    return afmoe__fail(error, status, "%s", found.message);
 }
 
 void afmoe__checkpoint_close(struct checkpoint *checkpoint)

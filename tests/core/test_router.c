@@ -153,6 +153,8 @@ static void nan_still_gives_valid_ids(void **state)
                 assert_false(seen >> ids[j] & 1);
                 seen |= 1u << ids[j];
             }
+            /* It is chosen first, so that it shows in the output. */
+            if (pattern) assert_true(pattern >> ids[0] & 1 && isnan(weights[0]));
         }
 }
 
