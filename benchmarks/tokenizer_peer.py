@@ -88,4 +88,5 @@ def main():
               f"tokenizers {n_bytes / best_peer / 1e6:6.2f} MB/s   ratio {best_peer / best_ours:6.1f}")
 
 
-main()
+if __name__ == "__main__":
+    main()

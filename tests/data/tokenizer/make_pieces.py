@@ -55,4 +55,5 @@ def main():
             out.write(json.dumps({"text": text, "ends": ends, "ids": ids}, separators=(",", ":")) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()
