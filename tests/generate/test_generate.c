@@ -515,7 +515,7 @@ static void bad_options_are_refused(void **state)
     refuse(session, &options, AFMOE_INVALID, "n_stop_strings is 65, must be 0..64");
     afmoe_generate_options_init(&options);
     options.ignore_eos = 2;
-    refuse(session, &options, AFMOE_INVALID, "ignore_eos is 2, must be 0 or 1");
+    refuse(session, &options, AFMOE_INVALID, "ignore_eos is 2, allowed are 0 and 1");
     afmoe_generate_options_init(&options);
     options.keep_special = -1;
     refuse(session, &options, AFMOE_INVALID, "keep_special is -1, must be 0 or 1");
