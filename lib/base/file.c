@@ -75,7 +75,8 @@ static void widen_to_cache_root(char *folder)
     char *revision = strrchr(folder, '/');
     if (!revision) return;
     size_t n = (size_t)(revision - folder), n_snapshots = sizeof snapshots - 1;
-    if (n > n_snapshots && memcmp(folder + n - n_snapshots, snapshots, n_snapshots) == 0) folder[n - n_snapshots] = '\0';
+    if (n > n_snapshots && memcmp(folder + n - n_snapshots, snapshots, n_snapshots) == 0)
+        folder[n - n_snapshots] = '\0';
 }
 
 static bool is_inside(const char *path, const char *root)

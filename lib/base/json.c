@@ -1,7 +1,7 @@
 /* JSON documents with caps, see json.h.
  *
- * jansson 2.14 ignores a failed growth of its token buffer and drops the byte: {"size": 1} may come out as {"sze": 1}. So
- * it is given ["aaa...", DOCUMENT]: the filler makes the buffer as large as any token of the document needs, and a
+ * jansson 2.14 ignores a failed growth of its token buffer and drops the byte: {"size": 1} may come out as {"sze": 1}.
+ * So it is given ["aaa...", DOCUMENT]: the filler makes the buffer as large as any token of the document needs, and a
  * byte lost in doing so shows in its length. The filler's closing quote must not be what is lost (jansson would read
  * on past the buffer): growth comes at 2^n - 1 bytes, so a length of 3 * 2^n keeps far from it. */
 #include "json.h"
@@ -59,8 +59,8 @@ afmoe_status afmoe__json_parse(json_t **out, const uint8_t *text, uint64_t n_byt
                                const char *name, afmoe_error *error)
 {
     if (n_bytes > caps->max_bytes) {
-        return afmoe__fail(error, AFMOE_LIMIT, "%.160s: %llu bytes, allowed are %llu", name, (unsigned long long)n_bytes,
-                           (unsigned long long)caps->max_bytes);
+        return afmoe__fail(error, AFMOE_LIMIT, "%.160s: %llu bytes, allowed are %llu", name,
+                           (unsigned long long)n_bytes, (unsigned long long)caps->max_bytes);
     }
     uint64_t longest_token = 0;
     afmoe_status status = afmoe__json_prescan(text, n_bytes, caps, &longest_token, name, error);

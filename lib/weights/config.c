@@ -150,8 +150,9 @@ static afmoe_status check_layers(const struct config_source *source, const struc
     }
     for (uint32_t l = 0; l < c->n_layers && c->sliding_window == 0; l++) {
         if (c->layer_is_full[l]) continue;
-        return afmoe__fail(source->error, AFMOE_FORMAT, "%.120s: %s is 0 or missing, but layer %u has sliding attention",
-                           source->file, afmoe__config_key(source, KEY_SLIDING_WINDOW), l);
+        return afmoe__fail(source->error, AFMOE_FORMAT,
+                           "%.120s: %s is 0 or missing, but layer %u has sliding attention", source->file,
+                           afmoe__config_key(source, KEY_SLIDING_WINDOW), l);
     }
     return AFMOE_OK;
 }

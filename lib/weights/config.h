@@ -1,7 +1,8 @@
 /* Configuration of an AFMoE model, from config.json (every published spelling) or GGUF metadata.
  *
- * Defaults, spellings and ranges: docs/checkpoints.md and the table in config.c. Both containers fill the same struct and pass one validation with
- * one table of ranges, so nothing behind it divides by file data or meets an unchecked size. */
+ * Defaults, spellings and ranges: docs/checkpoints.md and the table in config.c. Both containers fill the same struct
+ * and pass one validation with one table of ranges, so nothing behind it divides by file data or meets an unchecked
+ * size. */
 #ifndef AFMOE_WEIGHTS_CONFIG_H
 #define AFMOE_WEIGHTS_CONFIG_H
 

@@ -131,8 +131,9 @@ static afmoe_status read_layer_types(const struct reader *r, struct model_config
     if (status || !list || json_is_null(list)) return status;
     if (!json_is_array(list)) return afmoe__json_fail_type(&r->root, "layer_types", list, "an array");
     if (json_array_size(list) != c->n_layers) {
-        return afmoe__fail(r->source.error, AFMOE_FORMAT, "%.120s: layer_types has %llu entries, num_hidden_layers is %u",
-                           r->source.file, (unsigned long long)json_array_size(list), c->n_layers);
+        return afmoe__fail(r->source.error, AFMOE_FORMAT,
+                           "%.120s: layer_types has %llu entries, num_hidden_layers is %u", r->source.file,
+                           (unsigned long long)json_array_size(list), c->n_layers);
     }
     for (uint32_t l = 0; l < c->n_layers; l++) {
         const json_t *entry = json_array_get(list, l);
@@ -176,9 +177,11 @@ static afmoe_status read_rope_kind(const struct reader *r, const struct json_obj
     bool has;
     json_object_foreach((json_t *)block->object, key, value) {
         if (!json_is_object(value)) continue;
-        return afmoe__fail(r->source.error, AFMOE_UNSUPPORTED,
-                           "%.120s: %s has a block for \"%.80s\"; rope per layer type is not supported, as only sliding "
-                           "layers rotate", r->source.file, block_key, key);
+        return afmoe__fail(
+            r->source.error, AFMOE_UNSUPPORTED,
+            "%.120s: %s has a block for \"%.80s\"; rope per layer type is not supported, as only sliding "
+            "layers rotate",
+            r->source.file, block_key, key);
     }
     afmoe_status status = afmoe__json_string(block, "rope_type", NULL_IS_FAULT, &has, &text);
     if (!status && !has) status = afmoe__json_string(block, "type", NULL_IS_FAULT, &has, &text);

@@ -63,8 +63,8 @@ static afmoe_status read_eos(struct generation_config *out, const struct json_ob
         if (!json_is_integer(token)) {
             status = afmoe__json_fail_type(from, "eos_token_id", token, "an integer or a list of them");
         } else if (json_integer_value(token) < 0 || json_integer_value(token) >= limit) {
-            status = afmoe__fail(from->error, AFMOE_FORMAT, "%.120s: eos_token_id is %lld, expected 0..%lld", from->file,
-                                 (long long)json_integer_value(token), (long long)limit - 1);
+            status = afmoe__fail(from->error, AFMOE_FORMAT, "%.120s: eos_token_id is %lld, expected 0..%lld",
+                                 from->file, (long long)json_integer_value(token), (long long)limit - 1);
         }
         if (status) {
             afmoe__free(tokens);

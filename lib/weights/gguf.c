@@ -109,8 +109,9 @@ static afmoe_status take_string(struct reader *r, uint64_t max, const char *what
     afmoe_status status = take_u64(r, what, out_n);
     if (status) return status;
     if (*out_n > r->size - r->at) {
-        return afmoe__fail(r->error, AFMOE_TRUNCATED, "%.120s: %s of %llu bytes at %llu, the file ends at %llu", r->path,
-                           what, (unsigned long long)*out_n, (unsigned long long)r->at, (unsigned long long)r->size);
+        return afmoe__fail(r->error, AFMOE_TRUNCATED, "%.120s: %s of %llu bytes at %llu, the file ends at %llu",
+                           r->path, what, (unsigned long long)*out_n, (unsigned long long)r->at,
+                           (unsigned long long)r->size);
     }
     if (*out_n > max) {
         return afmoe__fail(r->error, AFMOE_LIMIT, "%.120s: %s of %llu bytes, allowed are %llu", r->path, what,
@@ -140,7 +141,8 @@ static afmoe_status read_header(struct reader *r, struct gguf *g)
     }
     if (version == 0) return afmoe__fail(r->error, AFMOE_FORMAT, "%.120s: version 0", r->path);
     if (version != 2 && version != 3) {
-        return afmoe__fail(r->error, AFMOE_UNSUPPORTED, "%.120s: GGUF version %u, supported are 2 and 3", r->path, version);
+        return afmoe__fail(r->error, AFMOE_UNSUPPORTED, "%.120s: GGUF version %u, supported are 2 and 3", r->path,
+                           version);
     }
     status = take_u64(r, "the number of tensors", &g->n_tensors);
     if (!status) status = take_u64(r, "the number of keys", &g->n_keys);
@@ -165,16 +167,20 @@ static afmoe_status skip_elements(struct reader *r, struct gguf_value *v, const 
     if (v->element_type != GGUF_STRING) {
         if (!checked_mul(v->n, type_bytes[v->element_type], &n_bytes)) n_bytes = UINT64_MAX;
         if (!range_fits(r->at, n_bytes, r->size)) {
-            return afmoe__fail(r->error, AFMOE_TRUNCATED, "%.120s: key \"%s\": %llu elements of %u bytes at %llu, the file "
-                               "ends at %llu", r->path, key, (unsigned long long)v->n, type_bytes[v->element_type],
+            return afmoe__fail(r->error, AFMOE_TRUNCATED,
+                               "%.120s: key \"%s\": %llu elements of %u bytes at %llu, the file "
+                               "ends at %llu",
+                               r->path, key, (unsigned long long)v->n, type_bytes[v->element_type],
                                (unsigned long long)r->at, (unsigned long long)r->size);
         }
         r->at += n_bytes;
         return AFMOE_OK;
     }
     if (v->n > (r->size - r->at) / 8) {
-        return afmoe__fail(r->error, AFMOE_TRUNCATED, "%.120s: key \"%s\": %llu strings cannot lie in the %llu bytes that "
-                           "follow", r->path, key, (unsigned long long)v->n, (unsigned long long)(r->size - r->at));
+        return afmoe__fail(r->error, AFMOE_TRUNCATED,
+                           "%.120s: key \"%s\": %llu strings cannot lie in the %llu bytes that "
+                           "follow",
+                           r->path, key, (unsigned long long)v->n, (unsigned long long)(r->size - r->at));
     }
     for (uint64_t i = 0; i < v->n; i++) {
         const uint8_t *string;
@@ -201,8 +207,8 @@ static afmoe_status read_value(struct reader *r, struct gguf_value *v, const cha
                            type >= N_GGUF_TYPES ? type : element_type, N_GGUF_TYPES - 1);
     }
     if (type == GGUF_ARRAY && element_type == GGUF_ARRAY) {
-        return afmoe__fail(r->error, AFMOE_UNSUPPORTED, "%.120s: key \"%s\": arrays of arrays are not supported", r->path,
-                           key);
+        return afmoe__fail(r->error, AFMOE_UNSUPPORTED, "%.120s: key \"%s\": arrays of arrays are not supported",
+                           r->path, key);
     }
     v->type = (enum gguf_type)type;
     v->element_type = (enum gguf_type)element_type;
@@ -267,22 +273,24 @@ static afmoe_status read_type_and_size(struct reader *r, struct gguf_tensor *t, 
 {
     const struct gguf_tensor_type *type = afmoe__gguf_tensor_type(code);
     if (type->block_elements == 0) {
-        return afmoe__fail(r->error, AFMOE_UNSUPPORTED, "%.120s: tensor \"%.200s\": type %u (%s)", r->path, t->name, code,
-                           type->name ? type->name : "unknown");
+        return afmoe__fail(r->error, AFMOE_UNSUPPORTED, "%.120s: tensor \"%.200s\": type %u (%s)", r->path, t->name,
+                           code, type->name ? type->name : "unknown");
     }
     t->format = type->format;
     t->type_name = type->name;
     uint64_t n = t->dims[0] / type->block_elements;
     if (t->dims[0] % type->block_elements) {
-        return afmoe__fail(r->error, AFMOE_FORMAT, "%.120s: tensor \"%.200s\": rows of %llu elements are no multiple of the "
-                           "%u of a %s block", r->path, t->name, (unsigned long long)t->dims[0], type->block_elements,
-                           type->name);
+        return afmoe__fail(r->error, AFMOE_FORMAT,
+                           "%.120s: tensor \"%.200s\": rows of %llu elements are no multiple of the "
+                           "%u of a %s block",
+                           r->path, t->name, (unsigned long long)t->dims[0], type->block_elements, type->name);
     }
     bool fits = checked_mul(n, type->block_bytes, &n);
     for (uint32_t d = 1; d < 4; d++) fits = fits && checked_mul(n, t->dims[d], &n);
     if (!fits) {
-        return afmoe__fail(r->error, AFMOE_FORMAT, "%.120s: tensor \"%.200s\": dimensions [%llu, %llu, %llu, %llu] overflow",
-                           r->path, t->name, (unsigned long long)t->dims[0], (unsigned long long)t->dims[1],
+        return afmoe__fail(r->error, AFMOE_FORMAT,
+                           "%.120s: tensor \"%.200s\": dimensions [%llu, %llu, %llu, %llu] overflow", r->path, t->name,
+                           (unsigned long long)t->dims[0], (unsigned long long)t->dims[1],
                            (unsigned long long)t->dims[2], (unsigned long long)t->dims[3]);
     }
     t->n_bytes = n;
@@ -298,8 +306,8 @@ static afmoe_status read_tensor(struct reader *r, struct gguf_tensor *t, char *n
     if (status) return status;
     struct label label = label_of(name, *n_name);
     if (*n_name == 0 || memchr(name, 0, (size_t)*n_name)) {
-        return afmoe__fail(r->error, AFMOE_FORMAT, "%.120s: tensor name \"%.200s\" is empty or has a NUL in it", r->path,
-                           label.text);
+        return afmoe__fail(r->error, AFMOE_FORMAT, "%.120s: tensor name \"%.200s\" is empty or has a NUL in it",
+                           r->path, label.text);
     }
     memcpy(name_out, name, (size_t)*n_name);
     name_out[*n_name] = '\0';
@@ -370,13 +378,15 @@ static afmoe_status place_tensors(struct reader *r, struct gguf *g)
         struct gguf_tensor *t = &g->tensors[i];
         uint64_t offset = g->offsets[i];
         if (offset % g->alignment) {
-            return afmoe__fail(r->error, AFMOE_FORMAT, "%.120s: tensor \"%.200s\": offset %llu is no multiple of the alignment "
-                               "%llu", r->path, t->name, (unsigned long long)offset, (unsigned long long)g->alignment);
+            return afmoe__fail(r->error, AFMOE_FORMAT,
+                               "%.120s: tensor \"%.200s\": offset %llu is no multiple of the alignment "
+                               "%llu",
+                               r->path, t->name, (unsigned long long)offset, (unsigned long long)g->alignment);
         }
         if (!range_fits(offset, t->n_bytes, data_bytes)) {
             return afmoe__fail(r->error, AFMOE_TRUNCATED,
-                               "%.120s: tensor \"%.200s\": offset %llu and %llu bytes, the data has %llu (file %llu)", r->path,
-                               t->name, (unsigned long long)offset, (unsigned long long)t->n_bytes,
+                               "%.120s: tensor \"%.200s\": offset %llu and %llu bytes, the data has %llu (file %llu)",
+                               r->path, t->name, (unsigned long long)offset, (unsigned long long)t->n_bytes,
                                (unsigned long long)data_bytes, (unsigned long long)r->size);
         }
         t->data = r->data + r->at + offset;
@@ -412,7 +422,8 @@ static afmoe_status check_overlaps_and_names(struct reader *r, struct gguf *g)
     qsort(order, (size_t)g->n_tensors, sizeof *order, compare_tensor_names);
     for (uint64_t i = 1; i < g->n_tensors && !status; i++) {
         if (strcmp(order[i - 1]->name, order[i]->name) == 0) {
-            status = afmoe__fail(r->error, AFMOE_FORMAT, "%.120s: tensor \"%.200s\" occurs twice", r->path, order[i]->name);
+            status =
+                afmoe__fail(r->error, AFMOE_FORMAT, "%.120s: tensor \"%.200s\" occurs twice", r->path, order[i]->name);
         }
     }
     afmoe__free(order);

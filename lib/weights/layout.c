@@ -291,9 +291,9 @@ static afmoe_status fail_shape(const struct binder *b, const struct tensor *t, c
         append_number(&expected, d, b->sizes[row->shape[d]]);
         texts[d] = b->is_gguf ? size_texts[row->shape[d]].gguf : size_texts[row->shape[d]].hub;
     }
-    return afmoe__fail(b->error, AFMOE_FORMAT, "%.80s: tensor \"%s\": shape [%s], expected [%s] ([%s%s%s%s%s])", t->file,
-                       t->name, there.bytes, expected.bytes, texts[0], n > 1 ? ", " : "", texts[1], n > 2 ? ", " : "",
-                       texts[2]);
+    return afmoe__fail(b->error, AFMOE_FORMAT, "%.80s: tensor \"%s\": shape [%s], expected [%s] ([%s%s%s%s%s])",
+                       t->file, t->name, there.bytes, expected.bytes, texts[0], n > 1 ? ", " : "", texts[1],
+                       n > 2 ? ", " : "", texts[2]);
 }
 
 static afmoe_status fail_format(const struct binder *b, const struct tensor *t, const char *supported)
@@ -400,7 +400,8 @@ static afmoe_status bind_row(const struct binder *b, const struct binding *row, 
     switch (row->kind) {
     case MATRIX: return bind_matrix(b, t, matrix_at(base, row->offset), 0, b->sizes[row->shape[0]]);
     case VECTOR: return bind_vector(b, t, (const float **)((char *)base + row->offset));
-    case EXPERT_MATRIX: return bind_matrix(b, t, matrix_at(&layer->experts[e], row->offset), 0, b->sizes[row->shape[0]]);
+    case EXPERT_MATRIX:
+        return bind_matrix(b, t, matrix_at(&layer->experts[e], row->offset), 0, b->sizes[row->shape[0]]);
     case EXPERT_STACK:
     case EXPERT_GATE_UP: return bind_stack(b, t, row, layer);
     }

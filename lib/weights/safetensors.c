@@ -78,7 +78,8 @@ static afmoe_status read_shape(const struct header *h, const char *name, const j
         if (!read_count(json_array_get(shape, d), &t->shape[d])) {
             return fail_tensor(h, name, "\"shape\" holds something else than integers from 0");
         }
-        if (!checked_mul(t->n_elements, t->shape[d], &t->n_elements)) return fail_tensor(h, name, "\"shape\" overflows");
+        if (!checked_mul(t->n_elements, t->shape[d], &t->n_elements))
+            return fail_tensor(h, name, "\"shape\" overflows");
     }
     return AFMOE_OK;
 }
@@ -94,8 +95,8 @@ static afmoe_status read_extent(const struct header *h, const char *name, const 
     }
     if (end > h->data_bytes) {
         return afmoe__fail(h->error, AFMOE_TRUNCATED,
-                           "%.120s: tensor \"%.200s\": data_offsets [%llu, %llu], the data has %llu bytes", h->file, name,
-                           (unsigned long long)begin, (unsigned long long)end, (unsigned long long)h->data_bytes);
+                           "%.120s: tensor \"%.200s\": data_offsets [%llu, %llu], the data has %llu bytes", h->file,
+                           name, (unsigned long long)begin, (unsigned long long)end, (unsigned long long)h->data_bytes);
     }
     if (!checked_mul(t->n_elements, bits, &n_bits) || n_bits % 8 || n_bits / 8 != end - begin) {
         return afmoe__fail(h->error, AFMOE_FORMAT,
@@ -141,8 +142,8 @@ static afmoe_status check_cover(const struct header *h, struct extent *extents, 
         at = extents[i].end;
     }
     if (at == h->data_bytes) return AFMOE_OK;
-    return afmoe__fail(h->error, AFMOE_FORMAT, "%.120s: the tensors end at byte %llu of the data, which has %llu", h->file,
-                       (unsigned long long)at, (unsigned long long)h->data_bytes);
+    return afmoe__fail(h->error, AFMOE_FORMAT, "%.120s: the tensors end at byte %llu of the data, which has %llu",
+                       h->file, (unsigned long long)at, (unsigned long long)h->data_bytes);
 }
 
 static const char metadata_key[] = "__metadata__";
@@ -165,8 +166,9 @@ static afmoe_status check_names_and_metadata(const struct header *h, json_t *hea
             continue;
         }
         if (n_name == 0 || n_name > MAX_TENSOR_NAME_BYTES) {
-            return afmoe__fail(h->error, AFMOE_FORMAT, "%.120s: a tensor name of %llu bytes (\"%.80s\"), allowed are 1..%u",
-                               h->file, (unsigned long long)n_name, name, MAX_TENSOR_NAME_BYTES);
+            return afmoe__fail(h->error, AFMOE_FORMAT,
+                               "%.120s: a tensor name of %llu bytes (\"%.80s\"), allowed are 1..%u", h->file,
+                               (unsigned long long)n_name, name, MAX_TENSOR_NAME_BYTES);
         }
         *n_names += n_name + 1;
         ++*n;

@@ -46,6 +46,7 @@ static int compare(const void *a, const void *b)
 
 afmoe_status afmoe__tensors_sort(struct tensor_table *table, afmoe_error *error)
 {
+    if (table->n == 0) return AFMOE_OK; /* nothing was allocated */
     qsort(table->tensors, (size_t)table->n, sizeof *table->tensors, compare);
     for (uint64_t i = 1; i < table->n; i++) {
         const struct tensor *a = &table->tensors[i - 1], *b = &table->tensors[i];

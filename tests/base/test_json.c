@@ -112,7 +112,8 @@ static void test_caps(void **state)
 static void test_cut_and_flipped(void **state)
 {
     (void)state;
-    static const char text[] = "{\"a\": [1, -2.5, \"b\\u00e9\\n\xC3\xA9\"], \"c\": {\"d\": null, \"e\": [true, false]}}";
+    static const char text[] =
+        "{\"a\": [1, -2.5, \"b\\u00e9\\n\xC3\xA9\"], \"c\": {\"d\": null, \"e\": [true, false]}}";
     uint8_t copy[sizeof text - 1];
     json_t *document;
     for (size_t n = 0; n < sizeof copy; n++) {
@@ -276,8 +277,9 @@ static void test_memory(void **state)
     check_bound("strings that pass", repeat("[", "\"\",", "]", 2400000), AFMOE_OK);
     check_bound("numbers that pass", repeat("[", "0,", "]", 3000000), AFMOE_OK);
     check_bound("keys that pass", many_keys(4000000), AFMOE_OK);
-    check_bound("long strings that pass",
-                repeat("[", "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\",", "]", full), ANY);
+    check_bound(
+        "long strings that pass",
+        repeat("[", "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\",", "]", full), ANY);
 }
 
 /* The header of a Large checkpoint in one file: 46,080 tensors and more. */
@@ -291,7 +293,8 @@ static void test_large_header(void **state)
         unsigned long long at = 18874368ull * (unsigned)i;
         out.n += (uint64_t)sprintf((char *)out.bytes + out.n,
                                    "\"model.layers.%d.mlp.experts.%d.gate_proj.weight\":{\"dtype\":\"BF16\",\"shape\":"
-                                   "[3072,3072],\"data_offsets\":[%llu,%llu]},", 6 + i / 768, i % 768, at, at + 18874368);
+                                   "[3072,3072],\"data_offsets\":[%llu,%llu]},",
+                                   6 + i / 768, i % 768, at, at + 18874368);
     }
     out.bytes[out.n - 1] = '}';
     check_bound("46,080 tensors", out, AFMOE_OK);

@@ -231,7 +231,8 @@ void gguf_drop_tensor(struct gguf_writer *w, const char *name)
 
 static uint32_t type_code(enum tensor_format format)
 {
-    static const uint32_t codes[N_FORMATS] = {[FORMAT_F32] = 0, [FORMAT_F16] = 1, [FORMAT_BF16] = 30, [FORMAT_Q8_0] = 8};
+    static const uint32_t codes[N_FORMATS] = {
+        [FORMAT_F32] = 0, [FORMAT_F16] = 1, [FORMAT_BF16] = 30, [FORMAT_Q8_0] = 8};
     return codes[format];
 }
 

@@ -87,8 +87,9 @@ static void test_generation_read(void **state)
     (void)state;
     struct checkpoint c;
     struct checkpoint_options options = plain_options();
-    write_text("generation_config.json", "{\"eos_token_id\": [3, 1], \"temperature\": 0.3, \"top_p\": 0.8, \"top_k\": 50,"
-                                         "\"min_p\": 0.06, \"repetition_penalty\": 1.1, \"do_sample\": true}");
+    write_text("generation_config.json",
+               "{\"eos_token_id\": [3, 1], \"temperature\": 0.3, \"top_p\": 0.8, \"top_k\": 50,"
+               "\"min_p\": 0.06, \"repetition_penalty\": 1.1, \"do_sample\": true}");
     check_open(&c, scratch.path, &options, AFMOE_OK, "", "generation");
     const struct generation_config *g = &c.generation;
     assert_int_equal(g->n_eos_tokens, 2);

@@ -128,7 +128,11 @@ EDIT(tensor_twice) { memcpy(TENSOR->name, "blk.1.attn_k.weight", 20); }
 EDIT(tensor_unnamed) { TENSOR->name[0] = '\0'; }
 EDIT(tensor_missing) { gguf_drop_tensor(w, "blk.1.attn_k.weight"); }
 EDIT(head_missing) { gguf_drop_tensor(w, "output.weight"); }
-EDIT(vector_q8_0) { gguf_add_tensor(w, "x", FORMAT_F32, 1, 1, 1, 1); gguf_writer_tensor(w, "blk.0.attn_norm.weight")->type = 8; }
+EDIT(vector_q8_0)
+{
+    gguf_add_tensor(w, "x", FORMAT_F32, 1, 1, 1, 1);
+    gguf_writer_tensor(w, "blk.0.attn_norm.weight")->type = 8;
+}
 EDIT(bias_as_weight) { memcpy(gguf_writer_tensor(w, "blk.1.exp_probs_b.bias")->name, "blk.1.exp_probs_b.weight", 25); }
 EDIT(rope_factors) { gguf_add_tensor(w, "rope_freqs.weight", FORMAT_F32, 1, 8, 1, 1); }
 EDIT(split) { gguf_set_u32(w, "split.count", 2); }
@@ -288,7 +292,8 @@ static const struct {
     {"afmoe.expert_count", U32, 0, "", AFMOE_FORMAT, "afmoe.expert_count is 0 or missing"},
     {"afmoe.expert_count", DROP, 0, "", AFMOE_FORMAT, "afmoe.expert_count is 0 or missing"},
     {"afmoe.expert_count", U32, 1e6, "", AFMOE_FORMAT, "afmoe.expert_count is 1000000, expected 0..65536"},
-    {"afmoe.expert_used_count", U32, 5, "", AFMOE_FORMAT, "afmoe.expert_used_count (5) is above afmoe.expert_count (4)"},
+    {"afmoe.expert_used_count", U32, 5, "", AFMOE_FORMAT,
+     "afmoe.expert_used_count (5) is above afmoe.expert_count (4)"},
     {"afmoe.expert_used_count", U32, 0, "", AFMOE_FORMAT, "afmoe.expert_used_count is 0"},
     {"afmoe.expert_shared_count", DROP, 0, "", AFMOE_FORMAT,
      "\"blk.1.ffn_gate_shexp.weight\": shape [32, 32], expected [0, 32]"},
@@ -318,7 +323,8 @@ static const struct {
     {"tokenizer.ggml.bos_token_id", U32, 40, "", AFMOE_FORMAT, "tokenizer.ggml.bos_token_id is 40, expected -1..39"},
     {"tokenizer.ggml.eos_token_id", U32, 39, "", AFMOE_OK, ""},
     {"tokenizer.ggml.padding_token_id", U32, 4294967295.0, "", AFMOE_OK, ""},
-    {"tokenizer.ggml.eos_token_id", TEXT, 0, "x", AFMOE_FORMAT, "tokenizer.ggml.eos_token_id is a value of type string"},
+    {"tokenizer.ggml.eos_token_id", TEXT, 0, "x", AFMOE_FORMAT,
+     "tokenizer.ggml.eos_token_id is a value of type string"},
     {"tokenizer.ggml.add_bos_token", U32, 1, "", AFMOE_FORMAT, "tokenizer.ggml.add_bos_token"},
     {"general.sampling.temp", F32, -1, "", AFMOE_FORMAT, "general.sampling.temp is -1"},
     {"general.sampling.top_k", TEXT, 0, "x", AFMOE_FORMAT, "general.sampling.top_k"},

@@ -108,7 +108,8 @@ static void torture(const char *path, bool for_good, const char *what)
             print_error("%s, allocation %lld: %d %s\n", what, (long long)k, status, error.message);
         }
         assert_true(status == AFMOE_NO_MEMORY || status == AFMOE_OK);
-        if (n_live != live) print_error("%s, allocation %lld: %lld leaked\n", what, (long long)k, (long long)(n_live - live));
+        if (n_live != live)
+            print_error("%s, allocation %lld: %lld leaked\n", what, (long long)k, (long long)(n_live - live));
         assert_int_equal(n_live, live);
         assert_true(k < 100000);
     }
