@@ -13,7 +13,10 @@ afmoe_status afmoe__tensors_reserve(struct tensor_table *table, uint64_t n, afmo
     uint64_t needed;
     struct tensor *grown = NULL;
     if (n <= table->capacity - table->n) return AFMOE_OK;
-    if (checked_add(table->n, n, &needed)) grown = afmoe__realloc_array(table->tensors, needed, sizeof *grown);
+    if (checked_add(table->n, n, &needed)) {
+        if (needed < 2 * table->capacity) needed = 2 * table->capacity; /* many shards: few copies */
+        grown = afmoe__realloc_array(table->tensors, needed, sizeof *grown);
+    }
     if (!grown) return afmoe__fail(error, AFMOE_NO_MEMORY, "out of memory for %llu tensors", (unsigned long long)n);
     table->tensors = grown;
     table->capacity = needed;
