@@ -14,8 +14,8 @@ static afmoe_status generate_greedy(afmoe_session *session, const afmoe_generate
     afmoe_sampler_options_init(&greedy);
     afmoe_status status = afmoe__sampler_create(&sampler, model->vocab_size, model->usable, &greedy, error);
     if (status != AFMOE_OK) return status;
-    status = afmoe__generate(session->core, sampler, model->tokenizer, model->stop_tokens, model->n_stop_tokens, options,
-                             result, error);
+    status = afmoe__generate(session->core, sampler, model->tokenizer, model->stop_tokens, model->n_stop_tokens,
+                             options, result, error);
     afmoe__sampler_free(sampler);
     return status;
 }

@@ -3,8 +3,8 @@
  *   f0_i = theta^(-2i/D)
  *   default, dynamic  f = f0 (dynamic: up to max_positions, which caps the context)
  *   linear            f = f0 / factor
- *   llama3            wavelength L = 2 pi / f0, O = original_max_positions: L < O/high: f0; L > O/low: f0/factor; between,
- *                     t = (O/L - low) / (high - low): (1-t) f0/factor + t f0
+ *   llama3            wavelength L = 2 pi / f0, O = original_max_positions: L < O/high: f0; L > O/low: f0/factor;
+ *                     between, t = (O/L - low) / (high - low): (1-t) f0/factor + t f0
  *   yarn              c(r) = D ln(O / (2 pi r)) / (2 ln theta); lo = c(beta_fast), hi = c(beta_slow), floored and
  *                     ceiled when truncate, clamped to [0, D-1]; ramp_i = clamp((i - lo)/(hi - lo), 0, 1);
  *                     f = (1 - ramp) f0 + ramp f0/factor

@@ -41,10 +41,11 @@ static afmoe_status check_options(const struct generation *g, const struct token
                            (unsigned long long)o->n_stop_tokens);
     for (uint64_t i = 0; i < o->n_stop_tokens; i++)
         if (o->stop_tokens[i] < 0 || (uint64_t)o->stop_tokens[i] >= vocab_size)
-            return afmoe__fail(error, AFMOE_INVALID, "stop_tokens[%llu] is %d, must be 0..%llu", (unsigned long long)i,
+            return afmoe__fail(error, AFMOE_INVALID, "stop_tokens[%llu] is %d, allowed are 0..%llu",
+                               (unsigned long long)i,
                                (int)o->stop_tokens[i], (unsigned long long)(vocab_size - 1));
     if (o->n_top_logprobs > MAX_TOP_LOGPROBS)
-        return afmoe__fail(error, AFMOE_INVALID, "n_top_logprobs is %llu, must be 0..%d",
+        return afmoe__fail(error, AFMOE_INVALID, "n_top_logprobs is %llu, allowed are 0..%d",
                            (unsigned long long)o->n_top_logprobs, MAX_TOP_LOGPROBS);
     if (o->n_stop_strings > 0 && !tokenizer)
         return afmoe__fail(error, AFMOE_UNSUPPORTED, "stop strings need a tokenizer, and the model has none");

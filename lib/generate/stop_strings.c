@@ -99,7 +99,7 @@ afmoe_status afmoe__stop_strings_create(struct stop_strings **out, const char *c
 {
     *out = NULL;
     if (n > STOP_STRINGS_MAX)
-        return afmoe__fail(error, AFMOE_INVALID, "n_stop_strings is %llu, must be 0..%d", (unsigned long long)n,
+        return afmoe__fail(error, AFMOE_INVALID, "n_stop_strings is %llu, allowed are 0..%d", (unsigned long long)n,
                            STOP_STRINGS_MAX);
     if (n > 0 && !strings)
         return afmoe__fail(error, AFMOE_INVALID, "n_stop_strings is %llu but stop_strings is NULL",

@@ -34,7 +34,7 @@ struct range {
 static afmoe_status check_range(const struct range *range, afmoe_error *error)
 {
     if (range->value >= range->least && range->value <= range->most) return AFMOE_OK;
-    return afmoe__fail(error, AFMOE_INVALID, "%s is %g, must be %g..%g", range->name, (double)range->value,
+    return afmoe__fail(error, AFMOE_INVALID, "%s is %g, allowed are %g..%g", range->name, (double)range->value,
                        (double)range->least, (double)range->most);
 }
 
@@ -53,7 +53,8 @@ static afmoe_status check_options(const afmoe_sampler_options *o, afmoe_error *e
         if (status != AFMOE_OK) return status;
     }
     if (o->top_k < 1 || o->top_k > TOP_K_OFF)
-        return afmoe__fail(error, AFMOE_INVALID, "top_k is %llu, must be 1..%llu (off)", (unsigned long long)o->top_k,
+        return afmoe__fail(error, AFMOE_INVALID, "top_k is %llu, allowed are 1..%llu (off)",
+                           (unsigned long long)o->top_k,
                            (unsigned long long)TOP_K_OFF);
     return afmoe__check_reserved(o->reserved, "afmoe_sampler_options", error);
 }
@@ -69,10 +70,11 @@ static afmoe_status check_bias(const afmoe_sampler_options *o, uint64_t vocab_si
         afmoe_token token = o->bias_tokens[i];
         float value = o->bias_values[i];
         if (token < 0 || (uint64_t)token >= vocab_size)
-            return afmoe__fail(error, AFMOE_INVALID, "bias_tokens[%llu] is %d, must be 0..%llu", (unsigned long long)i,
+            return afmoe__fail(error, AFMOE_INVALID, "bias_tokens[%llu] is %d, allowed are 0..%llu",
+                               (unsigned long long)i,
                                (int)token, (unsigned long long)(vocab_size - 1));
         if (!(value >= -1e30f && value <= 1e30f) && value != -INFINITY)
-            return afmoe__fail(error, AFMOE_INVALID, "bias_values[%llu] is %g, must be -1e30..1e30 or -infinity",
+            return afmoe__fail(error, AFMOE_INVALID, "bias_values[%llu] is %g, allowed are -1e30..1e30 or -infinity",
                                (unsigned long long)i, (double)value);
         if (counts[token]++)
             return afmoe__fail(error, AFMOE_INVALID, "bias_tokens[%llu]: token %d was given before",
@@ -121,7 +123,7 @@ afmoe_status afmoe__sampler_create(struct sampler **out, uint64_t vocab_size, co
     afmoe_status status = check_options(options, error);
     if (status != AFMOE_OK) return status;
     if (vocab_size < 1 || vocab_size > DRAW_MAX_ROWS)
-        return afmoe__fail(error, AFMOE_LIMIT, "a sampler for %llu rows, must be 1..%d",
+        return afmoe__fail(error, AFMOE_LIMIT, "a sampler for %llu rows, allowed are 1..%d",
                            (unsigned long long)vocab_size, DRAW_MAX_ROWS);
     struct sampler *s = afmoe__alloc_zeroed(1, sizeof *s);
     if (!s) return afmoe__fail_memory(error, sizeof *s, "a sampler");
@@ -165,7 +167,7 @@ static afmoe_status check_history(const struct sampler *s, const afmoe_token *hi
 {
     for (uint64_t i = 0; i < n; i++)
         if (history[i] < 0 || (uint64_t)history[i] >= s->vocab_size)
-            return afmoe__fail(error, AFMOE_INVALID, "history[%llu] is token %d, must be 0..%llu",
+            return afmoe__fail(error, AFMOE_INVALID, "history[%llu] is token %d, allowed are 0..%llu",
                                (unsigned long long)i, (int)history[i], (unsigned long long)(s->vocab_size - 1));
     return AFMOE_OK;
 }

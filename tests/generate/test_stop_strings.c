@@ -169,7 +169,7 @@ static void bad_strings_are_refused(void **state)
     (void)state;
     const char *strings[65];
     for (int i = 0; i < 65; i++) strings[i] = "x";
-    refuse(strings, NULL, 65, "n_stop_strings is 65, must be 0..64");
+    refuse(strings, NULL, 65, "n_stop_strings is 65, allowed are 0..64");
     refuse(NULL, NULL, 1, "n_stop_strings is 1 but stop_strings is NULL");
     strings[1] = "";
     refuse(strings, NULL, 2, "stop_strings[1] is empty");
