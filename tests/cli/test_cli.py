@@ -24,7 +24,7 @@ def clean_environment():
 def run(*arguments, stdin=b"", model=True, **options):
     command = [AFMOE, arguments[0]] + (["-m", MODEL] if model else []) + list(arguments[1:])
     options.setdefault("env", clean_environment())
-    return subprocess.run(command, input=stdin, capture_output=True, timeout=120, **options)
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=1000, **options)
 
 
 def samples():
