@@ -1,0 +1,252 @@
+/* Every allocation and thread start fails once: the call then answers NO_MEMORY (a thread: IO, with errno), gives out
+ * nothing, leaks nothing (under ASan), and what was there before goes on. The linker sends the library's allocations and thread starts through here (meson.build). */
+#include "harness.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { VOCAB = 96, N_TOKENS = 200, CHUNK = 50 };
+
+static afmoe_error error;
+static atomic_long n_until_failure = -1; /* -1: none fails */
+static afmoe_status expected_failure; /* of the one that failed */
+static afmoe_token tokens[N_TOKENS];
+
+static bool fails(afmoe_status expected)
+{
+    long n = atomic_load(&n_until_failure);
+    if (n < 0) return false;
+    atomic_store(&n_until_failure, n - 1);
+    if (n == 0) expected_failure = expected;
+    return n == 0;
+}
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+int __real_posix_memalign(void **out, size_t alignment, size_t n);
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *user);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+int __wrap_posix_memalign(void **out, size_t alignment, size_t n);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *user);
+
+void *__wrap_malloc(size_t n)
+{
+    return fails(AFMOE_NO_MEMORY) ? NULL : __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return fails(AFMOE_NO_MEMORY) ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    return fails(AFMOE_NO_MEMORY) ? NULL : __real_realloc(p, n);
+}
+
+int __wrap_posix_memalign(void **out, size_t alignment, size_t n)
+{
+    return fails(AFMOE_NO_MEMORY) ? ENOMEM : __real_posix_memalign(out, alignment, n);
+}
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *user)
+{
+    return fails(AFMOE_IO) ? EAGAIN : __real_pthread_create(thread, attributes, run, user);
+}
+
+static int prepare(void **state)
+{
+    (void)state;
+    error = fresh_error();
+    make_tokens(tokens, N_TOKENS, VOCAB, 1);
+    return 0;
+}
+
+/* A call of a scenario: OK, or the failure that was made. True: it went well. */
+static bool went_well(afmoe_status status, const char *call)
+{
+    if (status >= 0) return true;
+    if (atomic_load(&n_until_failure) >= 0 || status != expected_failure)
+        fail_msg("%s: %s (%s)", call, afmoe_status_name(status), error.message);
+    assert_int_equal(error.code, status);
+    assert_true(strlen(error.message) > 0);
+    return false;
+}
+
+#define GOES_WELL(call) went_well(call, #call)
+
+/* Run a scenario once for each allocation it makes. */
+static void fail_each(void (*scenario)(void))
+{
+    for (long n = 0;; n++) {
+        if (n > 100000) fail_msg("does not end");
+        atomic_store(&n_until_failure, n);
+        scenario();
+        bool failed = atomic_load(&n_until_failure) < 0;
+        atomic_store(&n_until_failure, -1);
+        if (!failed) return;
+    }
+}
+
+static void compute(afmoe_model *model)
+{
+    afmoe_context *context = NULL;
+    afmoe_session *session = NULL;
+    afmoe_sampler *sampler = NULL;
+    afmoe_sampler_options sampler_options;
+    afmoe_generate_options options;
+    afmoe_context_options context_options = two_threads();
+    const afmoe_token bias = 3;
+    const float value = -1;
+    afmoe_sampler_options_init(&sampler_options);
+    sampler_options.temperature = 1;
+    sampler_options.bias_tokens = &bias;
+    sampler_options.bias_values = &value;
+    sampler_options.n_bias = 1;
+    afmoe_generate_options_init(&options);
+    options.max_tokens = 3;
+    options.n_top_logprobs = 2;
+    context_options.n_threads = 3;
+    context_options.chunk_tokens = CHUNK;
+    if (GOES_WELL(afmoe_context_create(&context, model, &context_options, &error)) &&
+        GOES_WELL(afmoe_session_create(&session, context, &error)) &&
+        GOES_WELL(afmoe_sampler_create(&sampler, model, &sampler_options, &error)) &&
+        GOES_WELL(afmoe_session_append(session, tokens, 20, NULL, NULL, &error)) &&
+        GOES_WELL(afmoe_generate(session, NULL, &options, NULL, &error)))
+        GOES_WELL(afmoe_generate(session, sampler, &options, NULL, &error));
+    afmoe_session_free(session);
+    afmoe_context_free(context);
+    afmoe_sampler_free(sampler);
+}
+
+static void hub_scenario(void)
+{
+    char path[PATH_BYTES];
+    afmoe_model *model;
+    if (!small_model_path(path, "tiny-bias")) return;
+    if (!GOES_WELL(afmoe_model_open(&model, path, NULL, &error))) {
+        assert_null(model);
+        return;
+    }
+    compute(model);
+    afmoe_model_free(model);
+}
+
+static afmoe_model *text_model;
+
+static void text_scenario(void)
+{
+    static const char *const stops[] = {"qqq", "zzz"};
+    const char *role = "user", *content = "Tell me a story, \xf0\x9f\xa6\x8a <|im_end|>", *text;
+    afmoe_token ids[64];
+    char bytes[256];
+    uint64_t n, n_bytes;
+    afmoe_stream_decoder *decoder = NULL;
+    afmoe_context *context = NULL;
+    afmoe_session *session = NULL;
+    afmoe_cancel *cancel = NULL;
+    afmoe_generate_options options;
+    afmoe_generate_options_init(&options);
+    options.max_tokens = 2;
+    options.stop_strings = stops;
+    options.n_stop_strings = 2;
+    afmoe_context_options context_options = two_threads();
+    context_options.n_threads = 1;
+    context_options.max_tokens = 64;
+    if (GOES_WELL(afmoe_cancel_create(&cancel, &error)) &&
+        GOES_WELL(afmoe_chat_tokenize(text_model, &role, &content, 1, 1, ids, 64, &n, &error)) &&
+        GOES_WELL(afmoe_detokenize(text_model, ids, n, 0, bytes, sizeof bytes, &n_bytes, &error)) &&
+        GOES_WELL(afmoe_stream_decoder_create(&decoder, text_model, 0, &error)) &&
+        GOES_WELL(afmoe_stream_decoder_push(decoder, ids[0], &text, &n_bytes, &error)) &&
+        GOES_WELL(afmoe_context_create(&context, text_model, &context_options, &error)) &&
+        GOES_WELL(afmoe_session_create(&session, context, &error)) &&
+        GOES_WELL(afmoe_session_append(session, ids, n, NULL, NULL, &error)))
+        GOES_WELL(afmoe_generate(session, NULL, &options, NULL, &error));
+    afmoe_stream_decoder_free(decoder);
+    afmoe_session_free(session);
+    afmoe_context_free(context);
+    afmoe_cancel_free(cancel);
+}
+
+static void open_text_scenario(void)
+{
+    char path[PATH_BYTES];
+    afmoe_model *model;
+    if (GOES_WELL(afmoe_model_open(&model, text_model_path(path), NULL, &error)))
+        afmoe_model_free(model);
+    else
+        assert_null(model);
+}
+
+static void hub_model(void **state)
+{
+    (void)state;
+    fail_each(hub_scenario);
+}
+
+static void text_calls(void **state)
+{
+    char path[PATH_BYTES];
+    (void)state;
+    text_model = open_model(text_model_path(path));
+    fail_each(text_scenario);
+    afmoe_model_free(text_model);
+}
+
+static void open_text_model(void **state)
+{
+    (void)state;
+    fail_each(open_text_scenario);
+}
+
+/* Out of memory amid an append: whole chunks stay and go on to the same logits; before the first, the logits stay. */
+static void append_keeps_whole_chunks(void **state)
+{
+    char path[PATH_BYTES];
+    float expected[VOCAB], logits[VOCAB];
+    afmoe_model *model = open_model(small_model_path(path, "tiny-bias"));
+    afmoe_context_options options = two_threads();
+    (void)state;
+    options.chunk_tokens = CHUNK;
+    afmoe_context *context = open_context(model, &options);
+    for (long n = -1;; n++) { /* -1: nothing fails */
+        afmoe_session *session = open_session(context);
+        afmoe_append_result result;
+        afmoe_append_result_init(&result);
+        CHECK_STATUS(AFMOE_OK, afmoe_session_append(session, tokens, 1, NULL, NULL, &error));
+        atomic_store(&n_until_failure, n);
+        afmoe_status status = afmoe_session_append(session, tokens + 1, N_TOKENS - 1, NULL, &result, &error);
+        bool failed = n >= 0 && atomic_load(&n_until_failure) < 0;
+        atomic_store(&n_until_failure, -1);
+        assert_int_equal(status, failed ? AFMOE_NO_MEMORY : AFMOE_OK);
+        if (failed) {
+            assert_int_equal((result.n_tokens - 1) % CHUNK, 0);
+            assert_int_equal(n_tokens_of(session), result.n_tokens);
+            assert_int_equal(afmoe_session_logits(session, logits, VOCAB, NULL, NULL),
+                             result.n_tokens == 1 ? AFMOE_OK : AFMOE_STATE);
+            CHECK_STATUS(AFMOE_OK, afmoe_session_append(session, tokens + result.n_tokens, N_TOKENS - result.n_tokens,
+                                                        NULL, NULL, &error));
+        }
+        CHECK_STATUS(AFMOE_OK, afmoe_session_logits(session, n < 0 ? expected : logits, VOCAB, NULL, &error));
+        if (n >= 0) assert_memory_equal(logits, expected, sizeof logits);
+        afmoe_session_free(session);
+        assert_int_equal(page_bytes_of(context), 0);
+        if (n >= 0 && !failed) break;
+    }
+    afmoe_context_free(context);
+    afmoe_model_free(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(append_keeps_whole_chunks), cmocka_unit_test(hub_model),
+                                       cmocka_unit_test(text_calls), cmocka_unit_test(open_text_model)};
+    return cmocka_run_group_tests_name("no_memory", tests, prepare, NULL);
+}
