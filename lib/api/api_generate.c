@@ -25,8 +25,8 @@ static afmoe_status generate_sampled(afmoe_session *session, afmoe_sampler *samp
                                      afmoe_error *error)
 {
     const afmoe_model *model = session->context->model;
-    if (sampler->model != model)
-        return afmoe__fail(error, AFMOE_STATE, "the sampler was made for another model than the session");
+    afmoe_status status = afmoe__sampler_check_model(sampler, session, error);
+    if (status != AFMOE_OK) return status;
     return afmoe__generate(session->core, sampler->core, model->tokenizer, model->stop_tokens, model->n_stop_tokens,
                            options, result, error);
 }

@@ -51,16 +51,6 @@ void afmoe__sampler_leave(afmoe_sampler *sampler)
     if (guard_leave(&sampler->guard)) destroy(sampler);
 }
 
-static afmoe_status sample(afmoe_sampler *sampler, const float *logits, uint64_t n_logits, const afmoe_token *history,
-                           uint64_t n_history, uint64_t n_prompt, afmoe_token *out_token, float *out_logprob,
-                           afmoe_error *error)
-{
-    if (n_logits != sampler->model->vocab_size)
-        return afmoe__fail(error, AFMOE_INVALID, "%llu logits, the sampler's model has %llu",
-                           (unsigned long long)n_logits, (unsigned long long)sampler->model->vocab_size);
-    return afmoe__sampler_sample(sampler->core, logits, history, n_history, n_prompt, out_token, out_logprob, error);
-}
-
 afmoe_status afmoe_sampler_sample_logits(afmoe_sampler *sampler, const float *logits, uint64_t n_logits,
                                          const afmoe_token *history, uint64_t n_history, uint64_t n_prompt,
                                          afmoe_token *out_token, float *out_logprob, afmoe_error *error)
@@ -70,9 +60,20 @@ afmoe_status afmoe_sampler_sample_logits(afmoe_sampler *sampler, const float *lo
     if (status == AFMOE_OK) status = afmoe__check_argument(out_token, "out_token", error);
     if (status == AFMOE_OK) status = afmoe__sampler_enter(sampler, error);
     if (status != AFMOE_OK) return status;
-    status = sample(sampler, logits, n_logits, history, n_history, n_prompt, out_token, out_logprob, error);
+    if (n_logits == sampler->model->vocab_size)
+        status = afmoe__sampler_sample(sampler->core, logits, history, n_history, n_prompt, out_token, out_logprob,
+                                       error);
+    else
+        status = afmoe__fail(error, AFMOE_INVALID, "%llu logits, the sampler's model has %llu",
+                             (unsigned long long)n_logits, (unsigned long long)sampler->model->vocab_size);
     afmoe__sampler_leave(sampler);
     return status;
+}
+
+afmoe_status afmoe__sampler_check_model(const afmoe_sampler *sampler, const afmoe_session *session, afmoe_error *error)
+{
+    if (sampler->model == session->context->model) return AFMOE_OK;
+    return afmoe__fail(error, AFMOE_STATE, "the sampler was made for another model than the session");
 }
 
 afmoe_status afmoe_sampler_sample(afmoe_sampler *sampler, afmoe_session *session, uint64_t n_prompt,
@@ -84,12 +85,13 @@ afmoe_status afmoe_sampler_sample(afmoe_sampler *sampler, afmoe_session *session
     status = afmoe__sampler_enter(sampler, error);
     if (status == AFMOE_OK) {
         const float *logits = afmoe__session_logits(session->core);
-        if (!logits)
+        status = afmoe__sampler_check_model(sampler, session, error);
+        if (status == AFMOE_OK && !logits)
             status = afmoe__fail(error, AFMOE_STATE, "the session has no logits to sample from");
-        else
-            status = sample(sampler, logits, session->context->model->vocab_size,
-                            afmoe__session_tokens(session->core), afmoe__session_n_tokens(session->core), n_prompt,
-                            out_token, out_logprob, error);
+        if (status == AFMOE_OK)
+            status = afmoe__sampler_sample(sampler->core, logits, afmoe__session_tokens(session->core),
+                                           afmoe__session_n_tokens(session->core), n_prompt, out_token, out_logprob,
+                                           error);
         afmoe__sampler_leave(sampler);
     }
     afmoe__session_leave(session);

@@ -45,4 +45,7 @@ void afmoe__session_leave(afmoe_session *session);
 afmoe_status afmoe__sampler_enter(afmoe_sampler *sampler, afmoe_error *error);
 void afmoe__sampler_leave(afmoe_sampler *sampler);
 
+/* OK, or STATE when the two are of different models. Both must have been entered. */
+afmoe_status afmoe__sampler_check_model(const afmoe_sampler *sampler, const afmoe_session *session, afmoe_error *error);
+
 #endif

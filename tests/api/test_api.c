@@ -177,6 +177,21 @@ static void sampler_arguments(void **state)
     afmoe_sampler_free(sampler);
 }
 
+static void samplers_belong_to_a_model(void **state)
+{
+    char path[PATH_BYTES];
+    afmoe_token token;
+    afmoe_sampler *sampler;
+    afmoe_model *other = open_model(text_model_path(path));
+    (void)state;
+    CHECK_STATUS(AFMOE_OK, afmoe_sampler_create(&sampler, other, NULL, &error));
+    CHECK_STATUS(AFMOE_STATE, afmoe_generate(session, sampler, NULL, NULL, &error));
+    CHECK_STATUS(AFMOE_STATE, afmoe_sampler_sample(sampler, session, 0, &token, NULL, &error));
+    assert_int_equal(n_tokens_of(session), 4);
+    afmoe_sampler_free(sampler);
+    afmoe_model_free(other);
+}
+
 /* ---- Structs of other sizes ---- */
 
 /* One struct of the border: its defaults, and a call that takes it and succeeds with the defaults. */
@@ -978,6 +993,7 @@ int main(void)
         cmocka_unit_test(null_handles_are_invalid),
         cmocka_unit_test(null_outs_and_inputs_are_invalid),
         cmocka_unit_test(sampler_arguments),
+        cmocka_unit_test(samplers_belong_to_a_model),
         cmocka_unit_test(sizes_that_are_no_struct),
         cmocka_unit_test(smaller_structs),
         cmocka_unit_test(larger_structs),
