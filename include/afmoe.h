@@ -32,8 +32,8 @@
  *              unknown tail is zero and answers AFMOE_UNSUPPORTED otherwise. For structs that come out, set `size`
  *              before the call; only what fits is written.
  *   Strings    are UTF-8 with an explicit length in bytes where any byte may occur, else NUL-terminated.
- *   Buffers    when one is too small: AFMOE_CAPACITY, the needed count in the out_n argument, nothing else written. A
- *              NULL buffer with capacity 0 asks for the count.
+ *   Buffers    when one is too small: AFMOE_CAPACITY, the needed count in *out_n, nothing else written. A NULL buffer
+ *              with capacity 0 asks for the count. out_n may be NULL where a buffer stands beside it.
  *   Threads    see the table; "one caller" means a second concurrent caller gets AFMOE_BUSY, never a race.
  *
  *     model, version, status names        any number of threads at once
@@ -78,7 +78,7 @@ enum {
     AFMOE_OK = 0,
     AFMOE_END = 1,            /* nothing more: end of text, stop token or stop string */
     AFMOE_INVALID = -1,       /* an argument outside its stated range; the message names the range */
-    AFMOE_NO_MEMORY = -2,     /* nothing was changed */
+    AFMOE_NO_MEMORY = -2,     /* out of memory */
     AFMOE_IO = -3,            /* the system reported a failure; errno is in the message */
     AFMOE_NOT_FOUND = -4,     /* no such file, or a folder without the file needed */
     AFMOE_FORMAT = -5,        /* malformed input */
@@ -88,7 +88,7 @@ enum {
     AFMOE_UNSUPPORTED = -9,   /* well formed, but not supported; the message says why */
     AFMOE_BUSY = -10,         /* another caller is using this object */
     AFMOE_CANCELLED = -11,    /* stopped by a cancel object or a callback; what was kept is reported */
-    AFMOE_CONTEXT_FULL = -12, /* a session or page limit is reached; nothing was changed */
+    AFMOE_CONTEXT_FULL = -12, /* a session or page limit is reached; calls that append change nothing then */
     AFMOE_CAPACITY = -13,     /* the caller's buffer is too small; the needed count was given */
     AFMOE_STATE = -14,        /* the object does not fit this use (e.g. no weights, no logits yet) */
     AFMOE_NUMERIC = -15,      /* NaN or infinity where a number is needed */
@@ -222,14 +222,16 @@ typedef struct afmoe_tokenize_options {
     int32_t special;                /* AFMOE_SPECIAL_*, default ALL. For text from users: NONE or RANGES */
     const uint64_t *special_ranges; /* n_special_ranges pairs (begin, end) of bytes, rising, not overlapping */
     uint64_t n_special_ranges;      /* default 0 */
-    uint64_t max_text_bytes;        /* longer text answers LIMIT. Default 2^30 */
+    uint64_t max_text_bytes;        /* longer text answers LIMIT. Default 67108864 (64 MiB); a piece without a break
+                                       takes about 32 bytes of memory for each of its bytes */
     const afmoe_cancel *cancel;     /* default NULL */
 } afmoe_tokenize_options;
 
 AFMOE_API void afmoe_tokenize_options_init(afmoe_tokenize_options *options);
 
 /** Text to token ids, in one pass over the whole text; nothing is added before or after. Any bytes are accepted:
- *  invalid UTF-8 becomes byte tokens. UNSUPPORTED when the model has no tokenizer or one of a kind not known. */
+ *  invalid UTF-8 becomes byte tokens. UNSUPPORTED when the model has no tokenizer or one of a kind not known (the model
+ *  itself opens and computes; with tokenizer_only the open answers UNSUPPORTED). */
 AFMOE_API afmoe_status afmoe_tokenize(const afmoe_model *model, const char *text, uint64_t text_bytes,
                                       const afmoe_tokenize_options *options, afmoe_token *out, uint64_t capacity,
                                       uint64_t *out_n, afmoe_error *error);
@@ -316,8 +318,8 @@ typedef struct afmoe_context_options {
     int32_t precision;         /* AFMOE_PRECISION_*, default EXACT */
     int32_t cells;             /* AFMOE_CELLS_*, default F32 */
     uint32_t chunk_tokens;     /* tokens computed together while reading a prompt. 1..4096, default 256 */
-    uint64_t max_tokens;       /* longest timeline of a session, 1..max_positions of the model. Default 4096 (or the
-                                  model's max_positions where that is less). Memory grows only as tokens come */
+    uint64_t max_tokens;       /* longest timeline of a session, 1..max_positions of the model. Default 2^64-1: 4096, or
+                                  max_positions where that is less. Memory grows only as tokens come */
     uint64_t rewind_tokens;    /* how far back rewind and sync are free of recomputing. 0..2^32, default 256 */
     uint64_t max_page_bytes;   /* cap on key/value memory of all sessions together. Default 2^64-1 */
     afmoe_log_fn log;          /* default NULL */
@@ -365,7 +367,8 @@ typedef struct afmoe_append_options {
     void *progress_data;
     /* Log-probabilities of the prompt: for every position p in [logprob_begin, logprob_end) the natural logarithm
      * of the probability the model gave to the token at p, from the tokens before it. Positions are absolute; the
-     * range must lie inside the tokens this call adds, and 1 <= logprob_begin unless the range is empty. */
+     * range must lie inside the tokens this call adds, and 1 <= logprob_begin unless the range is empty. NaN where
+     * the logits hold NaN. */
     uint64_t logprob_begin;        /* default 0 */
     uint64_t logprob_end;          /* default 0: none */
     float *out_logprobs;           /* [logprob_end - logprob_begin] */
@@ -404,15 +407,16 @@ AFMOE_API afmoe_status afmoe_session_append(afmoe_session *session, const afmoe_
 /** Make the timeline equal these n tokens, keeping the common prefix, and leave the logits of the last one.
  *
  *  The same tokens again cost nothing. When the timeline must go back further than the pages held allow
- *  (rewind_tokens), reading starts again at the beginning: n_reused is 0 then. Options as in append; the ranges and
- *  positions in them must lie among the tokens that are computed. Failures as in append. */
+ *  (rewind_tokens), reading starts again at the beginning: n_reused is 0 then. Options as in append, but ranges and
+ *  positions may lie anywhere in the n tokens: kept tokens they need are computed again. Failures as in append;
+ *  CANCELLED and NO_MEMORY may leave less than was there before, result->n_tokens says how much. */
 AFMOE_API afmoe_status afmoe_session_sync(afmoe_session *session, const afmoe_token *tokens, uint64_t n_tokens,
                                           const afmoe_append_options *options, afmoe_append_result *result,
                                           afmoe_error *error);
 
 /** Drop all tokens from position n_tokens on (INVALID when there are fewer). Free while the pages needed are held;
- *  else the kept tokens are computed again from the start, and the result says so. Logits are gone until the next
- *  append, unless nothing was dropped. */
+ *  else the kept tokens are computed again from the start, and the result says so; CANCELLED or NO_MEMORY may leave
+ *  less of them then. Logits are gone until the next append, unless nothing was dropped. */
 AFMOE_API afmoe_status afmoe_session_rewind(afmoe_session *session, uint64_t n_tokens,
                                             const afmoe_append_options *options, afmoe_append_result *result,
                                             afmoe_error *error);
@@ -469,7 +473,7 @@ typedef struct afmoe_sampler_options {
     float frequency_penalty;        /* -100..100; subtracted for every time it was generated. Default 0 */
     uint64_t top_k;                 /* keeps the k most likely; 1..2^32, default 2^32: off */
     uint64_t seed;                  /* any value; default 0. A draw depends on seed and position only */
-    const afmoe_token *bias_tokens; /* n_bias ids; copied. Default NULL */
+    const afmoe_token *bias_tokens; /* n_bias different ids; copied. Default NULL */
     const float *bias_values;       /* added to their logits, -1e30..1e30 or -infinity (never) */
     uint64_t n_bias;                /* default 0 */
 } afmoe_sampler_options;

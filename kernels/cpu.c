@@ -50,6 +50,7 @@ enum {
     LEAF7_AVX512ICL = 1 << 1 | 1 << 6 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12 | 1 << 14
 };
 static const uint32_t leaf7_avx512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31; /* F, DQ, BW, VL */
+static const uint32_t leaf7_ifma = 1u << 21;
 
 /* A level is reached when all below it on its own line are: AVX-VNNI is not needed for AVX-512, which has its own
  * forms of everything; server parts before Sapphire Rapids and Zen 4 have the one without the other. */
@@ -60,7 +61,7 @@ int32_t afmoe__cpu_level(void)
         return AFMOE_CPU_C;
     if (!has(f.saved, SAVED_ZMM) || !has(f.leaf7_ebx, leaf7_avx512))
         return has(f.leaf7_1_eax, LEAF7_1_AVXVNNI) ? AFMOE_CPU_AVXVNNI : AFMOE_CPU_AVX2;
-    if (!has(f.leaf7_ecx, LEAF7_AVX512ICL)) return AFMOE_CPU_AVX512;
+    if (!has(f.leaf7_ecx, LEAF7_AVX512ICL) || !has(f.leaf7_ebx, leaf7_ifma)) return AFMOE_CPU_AVX512;
     return has(f.leaf7_1_eax, LEAF7_1_AVX512BF16) ? AFMOE_CPU_AVX512BF16 : AFMOE_CPU_AVX512ICL;
 }
 

@@ -4,19 +4,34 @@
 #include "memory.h"
 #include "structs.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { MAX_JSON_BYTES = 1 << 30 };
 
 /* ---- Open ---- */
 
-static afmoe_status open_tokenizer(afmoe_model *model, uint64_t max_json_bytes, afmoe_error *error)
+static afmoe_status load_tokenizer(afmoe_model *model, uint64_t max_json_bytes, afmoe_error *error)
 {
     const struct checkpoint *checkpoint = &model->checkpoint;
     const struct mapped_file *json = &checkpoint->tokenizer_json;
     if (checkpoint->gguf) return afmoe__tokenizer_from_gguf(&model->tokenizer, checkpoint->gguf, error);
-    if (!json->data) return AFMOE_OK;
+    if (!json->path) return AFMOE_OK; /* an empty file has a path, but no data: the parser says what is wrong */
     return afmoe__tokenizer_from_json(&model->tokenizer, json->data, json->size, max_json_bytes, json->path, error);
+}
+
+/* A tokenizer of a kind not known leaves a model that computes: its reason is kept, and what text calls answer. */
+static afmoe_status open_tokenizer(afmoe_model *model, const afmoe_model_options *options, afmoe_error *error)
+{
+    afmoe_error reason;
+    afmoe_error_init(&reason);
+    snprintf(model->no_tokenizer, sizeof model->no_tokenizer, "the checkpoint has no tokenizer.json, so it has no text");
+    afmoe_status status = load_tokenizer(model, options->max_json_bytes, &reason);
+    if (status != AFMOE_UNSUPPORTED || !model->checkpoint.has_weights)
+        return status == AFMOE_OK ? status : afmoe__fail(error, status, "%s", reason.message);
+    memcpy(model->no_tokenizer, reason.message, sizeof model->no_tokenizer);
+    if (options->log) options->log(options->log_data, AFMOE_LOG_WARNING, reason.message);
+    return AFMOE_OK;
 }
 
 static afmoe_status check_vocabulary(const afmoe_model *model, afmoe_error *error)
@@ -83,7 +98,7 @@ static afmoe_status open_parts(afmoe_model *model, const char *path, const afmoe
                                        .max_json_bytes = options->max_json_bytes, .log = options->log,
                                        .log_data = options->log_data};
     afmoe_status status = afmoe__checkpoint_open(&model->checkpoint, path, &files, error);
-    if (status == AFMOE_OK) status = open_tokenizer(model, options->max_json_bytes, error);
+    if (status == AFMOE_OK) status = open_tokenizer(model, options, error);
     if (status != AFMOE_OK) return status;
     model->vocab_size = model->checkpoint.has_weights ? model->checkpoint.config.vocab_size
                                                       : afmoe__tokenizer_n_ids(model->tokenizer);
@@ -218,5 +233,5 @@ afmoe_status afmoe__model_need_tokenizer(const afmoe_model *model, afmoe_error *
 {
     afmoe_status status = afmoe__check_argument(model, "model", error);
     if (status != AFMOE_OK || model->tokenizer) return status;
-    return afmoe__fail(error, AFMOE_UNSUPPORTED, "the checkpoint has no tokenizer.json, so it has no text");
+    return afmoe__fail(error, AFMOE_UNSUPPORTED, "%s", model->no_tokenizer);
 }

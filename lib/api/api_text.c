@@ -17,6 +17,8 @@ afmoe_status afmoe_tokenize(const afmoe_model *model, const char *text, uint64_t
 {
     afmoe_tokenize_options full;
     afmoe_tokenize_options_init(&full);
+    uint64_t ignored;
+    if (!out_n) out_n = &ignored;
     afmoe_status status = afmoe__model_need_tokenizer(model, error);
     if (status == AFMOE_OK && text_bytes) status = afmoe__check_argument(text, "text", error);
     if (status == AFMOE_OK) status = afmoe__struct_read(&full, sizeof full, options, "afmoe_tokenize_options", error);
@@ -27,6 +29,8 @@ afmoe_status afmoe_tokenize(const afmoe_model *model, const char *text, uint64_t
 afmoe_status afmoe_detokenize(const afmoe_model *model, const afmoe_token *tokens, uint64_t n_tokens,
                               int32_t skip_special, char *out, uint64_t capacity, uint64_t *out_n, afmoe_error *error)
 {
+    uint64_t ignored;
+    if (!out_n) out_n = &ignored;
     afmoe_status status = afmoe__model_need_tokenizer(model, error);
     if (status == AFMOE_OK && n_tokens) status = afmoe__check_argument(tokens, "tokens", error);
     if (status == AFMOE_OK) status = afmoe__check_flag(skip_special, "skip_special", error);
@@ -67,6 +71,8 @@ afmoe_status afmoe_chat_tokenize(const afmoe_model *model, const char *const *ro
                                  uint64_t n_messages, int32_t add_generation_prompt, afmoe_token *out,
                                  uint64_t capacity, uint64_t *out_n, afmoe_error *error)
 {
+    uint64_t ignored;
+    if (!out_n) out_n = &ignored;
     afmoe_status status = afmoe__model_need_tokenizer(model, error);
     if (status == AFMOE_OK && n_messages) status = afmoe__check_argument(roles, "roles", error);
     if (status == AFMOE_OK && n_messages) status = afmoe__check_argument(contents, "contents", error);

@@ -1,8 +1,9 @@
 /* Version, build features, names of status codes and CPU levels, and the defaults of every public struct.
  *
- * Defaults live in one table each, here, so that NULL options and X_init cannot drift apart. */
+ * Calls with NULL options use the X_init of this file too, so the two cannot drift apart. */
 #include "cpu.h"
 #include "error.h"
+#include "tokenizer.h"
 
 #include <string.h>
 
@@ -84,7 +85,7 @@ void afmoe_tokenize_options_init(afmoe_tokenize_options *options)
 {
     INIT(options);
     options->special = AFMOE_SPECIAL_ALL;
-    options->max_text_bytes = 1u << 30;
+    options->max_text_bytes = DEFAULT_MAX_TEXT_BYTES;
 }
 
 void afmoe_context_options_init(afmoe_context_options *options)
@@ -95,7 +96,7 @@ void afmoe_context_options_init(afmoe_context_options *options)
     options->precision = AFMOE_PRECISION_EXACT;
     options->cells = AFMOE_CELLS_F32;
     options->chunk_tokens = 256;
-    options->max_tokens = 4096;
+    options->max_tokens = UINT64_MAX;
     options->rewind_tokens = 256;
     options->max_page_bytes = UINT64_MAX;
 }

@@ -12,6 +12,7 @@ struct afmoe_model {
     atomic_int n_references;
     struct checkpoint checkpoint;
     struct tokenizer *tokenizer; /* NULL: none, text calls answer UNSUPPORTED */
+    char no_tokenizer[504];      /* and why */
     uint64_t vocab_size;         /* rows of the output; without weights: ids of the tokenizer */
     uint8_t *usable;             /* [vocab_size], 0 for rows without a token; NULL: all usable */
     afmoe_token *stop_tokens;

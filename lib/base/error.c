@@ -1,7 +1,10 @@
 /* Status and error text, see error.h. */
 #include "error.h"
 
+#include "utf8.h"
+
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,14 +18,23 @@ static size_t message_room(const afmoe_error *error)
     return error->size - head < sizeof error->message ? error->size - head : sizeof error->message;
 }
 
+/* Names from files may hold anything, and the end may cut a character: a message is one line of UTF-8. */
+static void clean_message(char *message)
+{
+    size_t n = strlen(message);
+    for (size_t i = 0; i < n;) {
+        struct utf8_step step = utf8_decode((const uint8_t *)message + i, n - i);
+        bool shown = step.kind == UTF8_VALID && step.code_point >= 0x20 && step.code_point != 0x7F;
+        if (!shown) memset(message + i, '?', step.n_bytes);
+        i += step.n_bytes;
+    }
+}
+
 static void write_message(afmoe_error *error, size_t room, afmoe_status code, const char *format, va_list arguments)
 {
     error->code = code;
     vsnprintf(error->message, room, format, arguments);
-    /* Names from files may hold anything; a message is one line. */
-    for (char *c = error->message; *c; c++) {
-        if ((unsigned char)*c < 0x20 || *c == 0x7F) *c = '?';
-    }
+    clean_message(error->message);
 }
 
 afmoe_status afmoe__fail(afmoe_error *error, afmoe_status code, const char *format, ...)

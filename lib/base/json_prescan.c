@@ -9,6 +9,7 @@
 #include "error.h"
 
 #include <string.h>
+#include "utf8.h"
 
 enum {
     /* malloc chunks (request + 8, rounded up to 16, at least 32) of jansson's structs. */
@@ -74,18 +75,8 @@ static void count_child(struct scan *s)
 
 static uint32_t utf8_length(const uint8_t *p, uint64_t n)
 {
-    /* Table 3-7 of the Unicode standard: well-formed byte sequences. */
-    if (p[0] < 0x80) return 1;
-    if (p[0] >= 0xC2 && p[0] <= 0xDF) return n >= 2 && (p[1] & 0xC0) == 0x80 ? 2 : 0;
-    if (p[0] >= 0xE0 && p[0] <= 0xEF) {
-        uint8_t low = p[0] == 0xE0 ? 0xA0 : 0x80, high = p[0] == 0xED ? 0x9F : 0xBF;
-        return n >= 3 && p[1] >= low && p[1] <= high && (p[2] & 0xC0) == 0x80 ? 3 : 0;
-    }
-    if (p[0] >= 0xF0 && p[0] <= 0xF4) {
-        uint8_t low = p[0] == 0xF0 ? 0x90 : 0x80, high = p[0] == 0xF4 ? 0x8F : 0xBF;
-        return n >= 4 && p[1] >= low && p[1] <= high && (p[2] & 0xC0) == 0x80 && (p[3] & 0xC0) == 0x80 ? 4 : 0;
-    }
-    return 0;
+    struct utf8_step step = utf8_decode(p, n);
+    return step.kind == UTF8_VALID ? step.n_bytes : 0;
 }
 
 /* The four hex digits of an escape at p, or -1. */

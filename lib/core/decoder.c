@@ -259,7 +259,7 @@ static void head_rows(struct decoder *d, const struct batch *batch, uint64_t ite
 
 static afmoe_status cancelled(afmoe_error *error, uint32_t layer)
 {
-    return afmoe__fail(error, AFMOE_CANCELLED, "cancelled before layer %u", layer);
+    return afmoe__fail(error, AFMOE_CANCELLED, "cancelled after %u layers", layer);
 }
 
 afmoe_status afmoe__decoder_pass(struct decoder *d, struct batch *batch, decoder_row_fn on_row, void *user,
@@ -282,9 +282,9 @@ afmoe_status afmoe__decoder_pass(struct decoder *d, struct batch *batch, decoder
         if (trace && trace->residual) trace->residual(trace->user, layer, d->h, batch->n_rows);
         run_layer(&pass, layer, trace);
     }
-    if (cancel_requested(cancel)) return cancelled(error, d->config->n_layers);
     for (uint64_t i = 0; i < batch->n_items; i++)
         for (uint64_t first = 0; first < batch->items[i].n_wanted; first += HEAD_ROWS) {
+            if (cancel_requested(cancel)) return cancelled(error, d->config->n_layers);
             uint64_t left = batch->items[i].n_wanted - first;
             head_rows(d, batch, i, first, left < HEAD_ROWS ? left : HEAD_ROWS, on_row, user);
         }

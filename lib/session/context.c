@@ -51,13 +51,13 @@ static afmoe_status check_precision(struct context *context, const afmoe_context
     return AFMOE_OK;
 }
 
-/* The default that the model may lower; a stated value is never lowered silently. */
+/* The default depends on the model; a stated value is never lowered silently. */
 static afmoe_status check_sizes(struct context *context, const afmoe_context_options *options, afmoe_error *error)
 {
     const struct model_config *config = context->config;
     uint64_t max = config->max_positions;
     context->max_tokens = options->max_tokens;
-    if (options->max_tokens == DEFAULT_MAX_TOKENS && max < DEFAULT_MAX_TOKENS) context->max_tokens = max;
+    if (options->max_tokens == UINT64_MAX) context->max_tokens = max < DEFAULT_MAX_TOKENS ? max : DEFAULT_MAX_TOKENS;
     if (context->max_tokens < 1 || context->max_tokens > max) {
         if (config->rope.kind == ROPE_DYNAMIC && context->max_tokens > max)
             return afmoe__fail(error, AFMOE_UNSUPPORTED,

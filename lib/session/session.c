@@ -218,6 +218,9 @@ static afmoe_status check_options(const struct session *session, uint64_t begin,
                                   const afmoe_append_options *options, afmoe_error *error)
 {
     uint64_t first = options->logprob_begin, last = options->logprob_end;
+    if (first > last)
+        return afmoe__fail(error, AFMOE_INVALID, "log-probabilities of %llu..%llu: the range is reversed",
+                           (unsigned long long)first, (unsigned long long)last);
     if (first < last) {
         if (!options->out_logprobs) return afmoe__fail(error, AFMOE_INVALID, "out_logprobs is NULL");
         if (first < 1 || first < begin || last > end)
@@ -383,12 +386,13 @@ static afmoe_status change(struct session *session, uint64_t keep, const afmoe_t
 
     if (keep < session->n_tokens) truncate(session, keep);
     if (n_tokens) {
-        bool had_logits = session->has_logits; /* they are overwritten by the last row of all only */
+        bool had_logits = session->has_logits; /* overwritten by the last row of all only */
         memmove(session->tokens + keep, tokens, n_tokens * sizeof *tokens); /* rewind passes our own tokens */
         status = grow(&growth, error);
         if (status != AFMOE_OK) {
-            truncate(session, session->n_tokens); /* drops pages of the broken chunk */
-            session->has_logits = had_logits && session->n_tokens == keep;
+            bool complete = session->n_tokens == growth.end; /* stopped by the callback behind the last chunk */
+            truncate(session, session->n_tokens);            /* drops pages of the broken chunk */
+            session->has_logits = complete || (had_logits && session->n_tokens == keep);
         }
     }
     settle_promise(session);
@@ -426,6 +430,18 @@ static uint64_t common_prefix(const struct session *session, const afmoe_token *
     return n;
 }
 
+/* Values that are asked for at kept tokens have to be made: keep less. */
+static uint64_t keep_what_is_not_wanted(const struct session *session, uint64_t keep,
+                                        const afmoe_append_options *options)
+{
+    uint64_t first = options->logprob_begin; /* needs the logits of the token before it */
+    if (options->n_positions && options->positions && options->positions[0] < keep) keep = options->positions[0];
+    if (first < options->logprob_end && first > 0 && first <= keep &&
+        !(first == keep && keep == session->n_tokens && session->has_logits))
+        keep = first - 1;
+    return keep;
+}
+
 afmoe_status afmoe__session_sync(struct session *session, const afmoe_token *tokens, uint64_t n_tokens,
                                  const afmoe_append_options *options, afmoe_append_result *result,
                                  afmoe_error *error)
@@ -438,6 +454,7 @@ afmoe_status afmoe__session_sync(struct session *session, const afmoe_token *tok
     uint64_t keep = common_prefix(session, tokens, n_tokens);
     bool same = keep == n_tokens && keep == session->n_tokens && (session->has_logits || keep == 0);
     if (!same && keep == n_tokens && keep > 0) keep--; /* the logits of the last token have to be made */
+    keep = keep_what_is_not_wanted(session, keep, options);
     if (!can_go_back(session, keep)) keep = 0;
     bool has_logits = session->has_logits && keep == session->n_tokens;
     status = check_options(session, keep, n_tokens, has_logits, options, error);

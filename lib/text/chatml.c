@@ -95,7 +95,7 @@ afmoe_status afmoe__chatml_encode(const struct tokenizer *tokenizer, const char 
                                                 .special = AFMOE_SPECIAL_RANGES,
                                                 .special_ranges = chat.ranges,
                                                 .n_special_ranges = chat.n_ranges,
-                                                .max_text_bytes = (uint64_t)1 << 30};
+                                                .max_text_bytes = DEFAULT_MAX_TEXT_BYTES};
         status = afmoe__tokenizer_encode(tokenizer, chat.bytes, chat.n_bytes, &options, out, capacity, out_n, error);
     }
     afmoe__free(chat.bytes);

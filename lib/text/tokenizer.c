@@ -158,7 +158,7 @@ afmoe_status afmoe__tokenizer_encode(const struct tokenizer *tokenizer, const ch
                                      const afmoe_tokenize_options *options, afmoe_token *out, uint64_t capacity,
                                      uint64_t *out_n, afmoe_error *error)
 {
-    const afmoe_tokenize_options defaults = {.special = AFMOE_SPECIAL_ALL, .max_text_bytes = (uint64_t)1 << 30};
+    const afmoe_tokenize_options defaults = {.special = AFMOE_SPECIAL_ALL, .max_text_bytes = DEFAULT_MAX_TEXT_BYTES};
     if (!options) options = &defaults;
     if (!out_n || (!text && text_bytes) || (!out && capacity)) {
         return afmoe__fail(error, AFMOE_INVALID, "%s is NULL", !out_n ? "out_n" : !out && capacity ? "out" : "text");

@@ -9,6 +9,8 @@
 #include "bpe.h"
 #include "gguf.h"
 
+enum { DEFAULT_MAX_TEXT_BYTES = 64 << 20 }; /* of afmoe_tokenize_options */
+
 struct tokenizer;
 
 /* What a file says, in memory of the caller's. `tokens` has one entry per id. */

@@ -151,8 +151,10 @@ static afmoe_status check_special_ids(const struct gguf_reader *r)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         snprintf(key, sizeof key, "tokenizer.ggml.%s_token_id", names[i]);
         if (!afmoe__gguf_find(r->gguf, key, &value)) continue;
-        uint64_t id = UINT64_MAX;
-        if (!afmoe__gguf_get_u64(&value, 0, &id) || value.type == GGUF_ARRAY || id >= r->n_ids) {
+        int64_t id = 0;
+        bool is_number = value.type != GGUF_ARRAY && afmoe__gguf_get_i64(&value, 0, &id);
+        if (is_number && (id == -1 || id == UINT32_MAX)) continue; /* "none", and how it looks in an unsigned key */
+        if (!is_number || id < 0 || (uint64_t)id >= r->n_ids) {
             return afmoe__fail(r->error, AFMOE_FORMAT, "%s: %s is no id below %llu", r->name, key,
                                (unsigned long long)r->n_ids);
         }

@@ -7,7 +7,7 @@
 #define AFMOE_WEIGHTS_CHECKPOINT_H
 
 #include "file.h"
-#include "generation.h"
+#include "generation_config.h"
 #include "gguf.h"
 #include "weights.h"
 

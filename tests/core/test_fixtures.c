@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-static const double LOGIT_TOLERANCE = 5e-5, LAYER_TOLERANCE = 2e-5;
+static const double LOGIT_TOLERANCE = 5e-5, LAYER_TOLERANCE = 2e-5, ROUTE_TOLERANCE = 5e-5;
 
 static void check_fixture(const char *path, const struct runner_options *options)
 {
@@ -24,7 +24,7 @@ static void check_fixture(const char *path, const struct runner_options *options
     if (fixture_compare(&result, path, options, &error) != AFMOE_OK) fail_msg("%s: %s", path, error.message);
     /* Every fixture has logits; the rest only where it has values. */
     if (!(result.max_logit <= LOGIT_TOLERANCE) || result.worst_layer_error > LAYER_TOLERANCE ||
-        result.expert_mismatches > 0 || result.greedy_match == 0)
+        result.expert_mismatches > 0 || result.max_route_weight > ROUTE_TOLERANCE || result.greedy_match == 0)
         fail_msg("%s at level %s, %u threads, chunks of %llu: logits %g, residual %g in layer %d, %lld experts, greedy %d",
                  path, afmoe__cpu_level_name(options->cpu_level), options->n_threads,
                  (unsigned long long)options->chunk_tokens, result.max_logit, result.worst_layer_error,

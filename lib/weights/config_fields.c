@@ -9,6 +9,9 @@
 
 #define AT(member) offsetof(struct model_config, member)
 
+/* Each expert takes some hundred bytes of views at open, whatever its file does: Large has 13,824, this allows 30 MiB. */
+enum { MAX_ALL_EXPERTS = 1 << 18 };
+
 static const double max_tokens = 4294967296.0;
 
 const struct config_field afmoe__config_fields[N_CONFIG_KEYS] = {
@@ -47,7 +50,7 @@ const struct config_field afmoe__config_fields[N_CONFIG_KEYS] = {
                           1e-5, NAN, 1e-30, 1},
     /* 0 or null is refused by check_layers where a layer slides. */
     [KEY_SLIDING_WINDOW] = {"sliding_window", NULL, "afmoe.attention.sliding_window", AT(sliding_window), FIELD_U64,
-                            1024, 0, 0, 4294967296.0},
+                            1024, 0, 0, 4294967295.0},
     [KEY_MAX_POSITIONS] = {"max_position_embeddings", NULL, "afmoe.context_length", AT(max_positions), FIELD_U64, 16384,
                            NAN, 1, 4294967296.0},
 };
@@ -182,6 +185,12 @@ static afmoe_status check_experts(const struct config_source *source, const stru
         if (needed[i].value) continue;
         return afmoe__fail(source->error, AFMOE_FORMAT, "%.120s: %s is 0 or missing, expected 1..%.0f", source->file,
                            afmoe__config_key(source, needed[i].key), afmoe__config_fields[needed[i].key].max);
+    }
+    uint64_t n_all = (uint64_t)c->n_experts * (c->n_layers - c->n_dense_layers);
+    if (n_all > MAX_ALL_EXPERTS) {
+        return afmoe__fail(source->error, AFMOE_LIMIT, "%.120s: %u layers of %s %u are %llu experts, allowed are %d",
+                           source->file, c->n_layers - c->n_dense_layers, afmoe__config_key(source, KEY_N_EXPERTS),
+                           c->n_experts, (unsigned long long)n_all, MAX_ALL_EXPERTS);
     }
     if (c->n_experts_per_token > c->n_experts) {
         return fail_rule(source, KEY_N_EXPERTS_PER_TOKEN, c->n_experts_per_token, "is above", KEY_N_EXPERTS,

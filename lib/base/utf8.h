@@ -2,8 +2,8 @@
  *
  * What is not valid is cut into maximal subparts, as Unicode recommends and Rust's from_utf8_lossy does: the longest
  * prefix of a valid sequence that is there, at least one byte. */
-#ifndef AFMOE_TEXT_UTF8_H
-#define AFMOE_TEXT_UTF8_H
+#ifndef AFMOE_BASE_UTF8_H
+#define AFMOE_BASE_UTF8_H
 
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
-/* Recommended settings, see generation.h. Ranges are those of afmoe_sampler_options. */
-#include "generation.h"
+/* Recommended settings, see generation_config.h. Ranges are those of afmoe_sampler_options. */
+#include "generation_config.h"
 
 #include "error.h"
 #include "json_fields.h"
@@ -23,6 +23,7 @@ static const struct {
 };
 enum { N_NUMBERS = sizeof numbers / sizeof *numbers };
 
+enum { MAX_EOS_TOKENS = 1024 };
 static const double max_top_k = 4294967296.0;
 
 static afmoe_status store_number(struct generation_config *out, int i, double value, const char *file, const char *key,
@@ -55,6 +56,10 @@ static afmoe_status read_eos(struct generation_config *out, const struct json_ob
     uint64_t n = json_is_array(value) ? json_array_size(value) : 1;
     int64_t limit = vocab_size ? (int64_t)vocab_size : INT32_MAX;
     if (n == 0) return AFMOE_OK;
+    if (n > MAX_EOS_TOKENS) { /* every generated token is looked for among them */
+        return afmoe__fail(from->error, AFMOE_LIMIT, "%.120s: eos_token_id lists %llu tokens, allowed are %d", from->file,
+                           (unsigned long long)n, MAX_EOS_TOKENS);
+    }
     int32_t *tokens = afmoe__alloc_array(n, sizeof *tokens);
     if (!tokens) return afmoe__fail_memory(from->error, n * sizeof *tokens, "stop tokens");
     for (uint64_t i = 0; i < n; i++) {
