@@ -20,7 +20,7 @@ void check_status(afmoe_status expected, afmoe_status status, const char *call, 
 
 afmoe_error fresh_error(void);
 
-/* A small hub model: of tests/data, else of the optional reference folder. NULL: not there, and "skipped" is printed. */
+/* A small hub model: of tests/data, else of the optional reference folder. NULL: not there, "skipped" is printed. */
 const char *small_model_path(char *out, const char *name);
 /* The trained text model of the repository. */
 const char *text_model_path(char *out);

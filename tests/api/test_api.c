@@ -166,7 +166,8 @@ static void sampler_arguments(void **state)
     INVALID(afmoe_sampler_sample_logits(sampler, logits, VOCAB - 1, NULL, 0, 0, &token, NULL, &error));
     INVALID(afmoe_sampler_sample_logits(sampler, logits, VOCAB, NULL, 1, 0, &token, NULL, &error));
     INVALID(afmoe_sampler_sample_logits(sampler, logits, VOCAB, far, 2, 0, &token, NULL, &error));
-    CHECK_STATUS(AFMOE_OK, afmoe_sampler_sample_logits(sampler, logits, VOCAB, far, 1, UINT64_MAX, &token, NULL, &error));
+    CHECK_STATUS(AFMOE_OK,
+                 afmoe_sampler_sample_logits(sampler, logits, VOCAB, far, 1, UINT64_MAX, &token, NULL, &error));
     CHECK_STATUS(AFMOE_OK, afmoe_sampler_sample(sampler, session, UINT64_MAX, &token, NULL, &error));
     afmoe_session *empty = open_session(context);
     CHECK_STATUS(AFMOE_STATE, afmoe_sampler_sample(sampler, empty, 0, &token, NULL, &error));
@@ -810,8 +811,8 @@ static void generation_config_is_heeded(void **state)
     (void)state;
     make_variant(path, small_model_path(from, "tiny-bias"), NULL, NULL);
     add_to_variant(path, "generation_config.json",
-                   "{\"eos_token_id\": [7, 5, 7], \"temperature\": 0.25, \"top_k\": 0, \"top_p\": 0.5, \"min_p\": 0.125, "
-                   "\"repetition_penalty\": 1.5}");
+                   "{\"eos_token_id\": [7, 5, 7], \"temperature\": 0.25, \"top_k\": 0, \"top_p\": 0.5, "
+                   "\"min_p\": 0.125, \"repetition_penalty\": 1.5}");
     afmoe_model *model = open_model(path);
     CHECK_STATUS(AFMOE_OK, afmoe_model_stop_tokens(model, stops, 8, &n, &error));
     assert_true(n == 2 && stops[0] == 7 && stops[1] == 5);

@@ -1,5 +1,6 @@
 /* Every allocation and thread start fails once: the call then answers NO_MEMORY (a thread: IO, with errno), gives out
- * nothing, leaks nothing (under ASan), and what was there before goes on. The linker sends the library's allocations and thread starts through here (meson.build). */
+ * nothing, leaks nothing (under ASan), and what was there before goes on. The linker sends the library's allocations and
+ * thread starts through here (meson.build). */
 #include "harness.h"
 
 #include <errno.h>

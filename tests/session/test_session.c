@@ -820,7 +820,8 @@ static void check_numeric(afmoe_session *session, afmoe_sampler *sampler)
 
 static void nan_weights_end_in_numeric(void **state)
 {
-    static const char *const tensors[] = {"model.norm.weight", "lm_head.weight", "model.layers.1.mlp.router.gate.weight",
+    static const char *const tensors[] = {"model.norm.weight", "lm_head.weight",
+                                          "model.layers.1.mlp.router.gate.weight",
                                           "model.layers.0.self_attn.q_norm.weight",
                                           "model.layers.2.mlp.experts.1.down_proj.weight"};
     char from[PATH_BYTES], path[PATH_BYTES];
