@@ -30,10 +30,10 @@ static int run_once(afmoe_context *context, const afmoe_token *prompt, uint64_t 
     afmoe_session_stats stats;
     int failed;
 
-    afmoe_generate_options_init(&options);
+    afmoe_generate_options_init(&options, sizeof options);
     options.max_tokens = N_DECODE;
     options.ignore_eos = 1;
-    afmoe_session_stats_init(&stats);
+    afmoe_session_stats_init(&stats, sizeof stats);
     failed = afmoe_session_create(&session, context, error) < 0 ||
              afmoe_session_append(session, prompt, n_prompt, NULL, NULL, error) < 0 ||
              afmoe_generate(session, NULL, &options, NULL, error) < 0 ||
@@ -51,7 +51,7 @@ static int measure(afmoe_context *context, const afmoe_token *prompt, uint64_t n
     double prompt_rates[N_RUNS], decode_rates[N_RUNS];
     afmoe_context_info info;
 
-    afmoe_context_info_init(&info);
+    afmoe_context_info_init(&info, sizeof info);
     if (afmoe_context_get_info(context, &info, error) < 0)
         return 1;
     for (int i = 0; i < N_RUNS; i++)
@@ -82,9 +82,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: bench_generate MODEL [THREADS]\n");
         return 2;
     }
-    afmoe_error_init(&error);
-    afmoe_model_info_init(&info);
-    afmoe_context_options_init(&options);
+    afmoe_error_init(&error, sizeof error);
+    afmoe_model_info_init(&info, sizeof info);
+    afmoe_context_options_init(&options, sizeof options);
     if (argc == 3)
         options.n_threads = (int32_t)strtol(argv[2], NULL, 10);
     failed = afmoe_model_open(&model, argv[1], NULL, &error) < 0 || afmoe_model_get_info(model, &info, &error) < 0 ||

@@ -47,7 +47,7 @@ static char *read_file(const char *path, uint64_t *out_n)
 static void start(struct run *run, afmoe_model *model, int32_t cells, uint64_t vocab)
 {
     afmoe_context_options options;
-    afmoe_context_options_init(&options);
+    afmoe_context_options_init(&options, sizeof options);
     options.cells = cells;
     options.max_tokens = WINDOW;
     check(afmoe_context_create(&run->context, model, &options, &error));
@@ -61,7 +61,7 @@ static void compute(struct run *run, const afmoe_token *tokens, uint64_t vocab)
     uint64_t positions[WINDOW];
     afmoe_append_options options;
     for (uint64_t i = 0; i < WINDOW; i++) positions[i] = i;
-    afmoe_append_options_init(&options);
+    afmoe_append_options_init(&options, sizeof options);
     options.positions = positions;
     options.n_positions = WINDOW;
     options.out_logits = run->logits;
@@ -124,8 +124,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: cell_divergence MODEL TEXT_FILE [WINDOWS]\n");
         return 2;
     }
-    afmoe_error_init(&error);
-    afmoe_model_info_init(&info);
+    afmoe_error_init(&error, sizeof error);
+    afmoe_model_info_init(&info, sizeof info);
     check(afmoe_model_open(&model, argv[1], NULL, &error));
     check(afmoe_model_get_info(model, &info, &error));
     char *text = read_file(argv[2], &n_bytes);

@@ -38,7 +38,7 @@ static char *read_file(const char *path, uint64_t *out_n)
 static int measure(const afmoe_model *model, const char *name, const char *text, uint64_t n_bytes)
 {
     afmoe_error error;
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     afmoe_token *ids = malloc((n_bytes + 1) * sizeof *ids);
     uint64_t n_ids = 0;
     double best = 1e30, total = 0;
@@ -70,8 +70,8 @@ int main(int argc, char **argv)
     afmoe_model *model;
     afmoe_model_options options;
     afmoe_error error;
-    afmoe_error_init(&error);
-    afmoe_model_options_init(&options);
+    afmoe_error_init(&error, sizeof error);
+    afmoe_model_options_init(&options, sizeof options);
     options.tokenizer_only = 1;
     double begin = now();
     if (afmoe_model_open(&model, argv[1], &options, &error) != AFMOE_OK) {

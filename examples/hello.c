@@ -16,9 +16,9 @@ int main(int argc, char **argv)
     afmoe_token prompt[512];
     uint64_t n_prompt;
     afmoe_error error;
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     afmoe_generate_options options;
-    afmoe_generate_options_init(&options);
+    afmoe_generate_options_init(&options, sizeof options);
     options.max_tokens = 200;
     options.on_piece = print;
     options.on_piece_data = stdout;
@@ -26,7 +26,7 @@ int main(int argc, char **argv)
     int failed = afmoe_model_open(&model, path, NULL, &error) < 0 ||
                  afmoe_context_create(&context, model, NULL, &error) < 0 ||
                  afmoe_session_create(&session, context, &error) < 0 ||
-                 afmoe_chat_tokenize(model, &role, &question, 1, 1, prompt, 512, &n_prompt, &error) < 0 ||
+                 afmoe_chat_tokenize(model, &role, &question, 1, NULL, prompt, 512, &n_prompt, &error) < 0 ||
                  afmoe_session_append(session, prompt, n_prompt, NULL, NULL, &error) < 0 ||
                  afmoe_generate(session, NULL, &options, NULL, &error) < 0;
     if (failed)

@@ -9,6 +9,9 @@
  *
  * The shortest complete use (every call returns an afmoe_status; checks left out):
  *
+ *     afmoe_error error; afmoe_error_init(&error, sizeof error);
+ *     afmoe_generate_options options; afmoe_generate_options_init(&options, sizeof options);
+ *     options.on_piece = print;                                    // gets the text
  *     afmoe_model *model; afmoe_context *context; afmoe_session *session;
  *     afmoe_model_open(&model, "trinity.gguf", NULL, &error);
  *     afmoe_context_create(&context, model, NULL, &error);
@@ -16,7 +19,7 @@
  *     afmoe_token ids[512]; uint64_t n;
  *     afmoe_tokenize(model, "Once upon a time", 16, NULL, ids, 512, &n, &error);
  *     afmoe_session_append(session, ids, n, NULL, NULL, &error);
- *     afmoe_generate(session, NULL, &options, NULL, &error);       // options.on_piece gets the text
+ *     afmoe_generate(session, NULL, &options, NULL, &error);
  *     afmoe_session_free(session); afmoe_context_free(context); afmoe_model_free(model);
  *
  * Rules that hold for every call, so the comments below name only exceptions:
@@ -26,8 +29,8 @@
  *              afmoe_X_free (NULL is fine). A pointer returned otherwise is borrowed; its comment says how long it
  *              lives. Arguments are read during the call only, never kept, unless said.
  *   Order      a context holds a reference on its model, a session on its context: free them in any order.
- *   Structs    begin with `size`, the caller's sizeof. X_init sets size and all defaults; a NULL options pointer means
- *              these defaults. Zero has no second meaning. Structs only ever grow at the end: one smaller than this
+ *   Structs    begin with `size`, the caller's sizeof. X_init(&x, sizeof x) sets it and all defaults, within that size;
+ *              a NULL options pointer means these defaults. Zero has no second meaning. Structs only ever grow at the end: one smaller than this
  *              header's (an older caller) gets the defaults for what it lacks; a larger one is accepted when the
  *              unknown tail is zero and answers AFMOE_UNSUPPORTED otherwise. For structs that come out, set `size`
  *              before the call; only what fits is written.
@@ -105,7 +108,7 @@ typedef struct afmoe_error {
     char message[504]; /* NUL-terminated, one line */
 } afmoe_error;
 
-AFMOE_API void afmoe_error_init(afmoe_error *error);
+AFMOE_API void afmoe_error_init(afmoe_error *error, uint32_t size);
 
 enum { AFMOE_LOG_INFO = 0, AFMOE_LOG_WARNING = 1 };
 
@@ -149,7 +152,7 @@ typedef struct afmoe_model_options {
     void *log_data;
 } afmoe_model_options;
 
-AFMOE_API void afmoe_model_options_init(afmoe_model_options *options);
+AFMOE_API void afmoe_model_options_init(afmoe_model_options *options, uint32_t size);
 
 /** Open a checkpoint.
  *
@@ -200,7 +203,7 @@ typedef struct afmoe_model_info {
     uint64_t weight_bytes;         /* bytes of all tensors used */
 } afmoe_model_info;
 
-AFMOE_API void afmoe_model_info_init(afmoe_model_info *info);
+AFMOE_API void afmoe_model_info_init(afmoe_model_info *info, uint32_t size);
 /** What the checkpoint is: read at open, never changes. */
 AFMOE_API afmoe_status afmoe_model_get_info(const afmoe_model *model, afmoe_model_info *info, afmoe_error *error);
 
@@ -227,7 +230,7 @@ typedef struct afmoe_tokenize_options {
     const afmoe_cancel *cancel;     /* default NULL */
 } afmoe_tokenize_options;
 
-AFMOE_API void afmoe_tokenize_options_init(afmoe_tokenize_options *options);
+AFMOE_API void afmoe_tokenize_options_init(afmoe_tokenize_options *options, uint32_t size);
 
 /** Text to token ids, in one pass over the whole text; nothing is added before or after. Any bytes are accepted:
  *  invalid UTF-8 becomes byte tokens. UNSUPPORTED when the model has no tokenizer or one of a kind not known (the model
@@ -258,12 +261,22 @@ AFMOE_API afmoe_status afmoe_token_text(const afmoe_model *model, afmoe_token to
 AFMOE_API afmoe_status afmoe_token_find(const afmoe_model *model, const char *text, uint64_t text_bytes,
                                         afmoe_token *out, afmoe_error *error);
 
-/** Messages to token ids in ChatML: <|im_start|>ROLE\nCONTENT<|im_end|>\n each, then, with add_generation_prompt,
- *  <|im_start|>assistant\n. Roles and contents are NUL-terminated. Only the template's own text yields control
- *  tokens; content never does. UNSUPPORTED where the vocabulary has no <|im_start|> and <|im_end|>. */
+typedef struct afmoe_chat_options {
+    uint32_t size;
+    int32_t add_generation_prompt;  /* 1: end with <|im_start|>assistant\n, so that an answer follows. Default 1 */
+    const uint64_t *content_bytes;  /* length of each content; default NULL: they are NUL-terminated */
+    uint64_t max_text_bytes;        /* of all together; more answers LIMIT. Default 67108864 (64 MiB) */
+    const afmoe_cancel *cancel;     /* default NULL */
+} afmoe_chat_options;
+
+AFMOE_API void afmoe_chat_options_init(afmoe_chat_options *options, uint32_t size);
+
+/** Messages to token ids in ChatML: <|im_start|>ROLE\nCONTENT<|im_end|>\n for each. Roles are NUL-terminated. Only the
+ *  template's own text yields control tokens; roles and contents never do. UNSUPPORTED where the vocabulary has no
+ *  <|im_start|> and <|im_end|>. */
 AFMOE_API afmoe_status afmoe_chat_tokenize(const afmoe_model *model, const char *const *roles,
                                            const char *const *contents, uint64_t n_messages,
-                                           int32_t add_generation_prompt, afmoe_token *out, uint64_t capacity,
+                                           const afmoe_chat_options *options, afmoe_token *out, uint64_t capacity,
                                            uint64_t *out_n, afmoe_error *error);
 
 /** Turns tokens into text piece by piece, giving whole code points only. */
@@ -326,7 +339,7 @@ typedef struct afmoe_context_options {
     void *log_data;
 } afmoe_context_options;
 
-AFMOE_API void afmoe_context_options_init(afmoe_context_options *options);
+AFMOE_API void afmoe_context_options_init(afmoe_context_options *options, uint32_t size);
 
 /** Make a context. STATE when the model was opened without weights. Worker threads start here (n_threads - 1: the
  *  calling thread works too) and sleep when idle. */
@@ -346,7 +359,7 @@ typedef struct afmoe_context_info {
     uint64_t scratch_bytes;  /* working memory held now */
 } afmoe_context_info;
 
-AFMOE_API void afmoe_context_info_init(afmoe_context_info *info);
+AFMOE_API void afmoe_context_info_init(afmoe_context_info *info, uint32_t size);
 /** What was chosen at create, and the memory held now. */
 AFMOE_API afmoe_status afmoe_context_get_info(afmoe_context *context, afmoe_context_info *info, afmoe_error *error);
 
@@ -382,7 +395,7 @@ typedef struct afmoe_append_options {
     uint64_t hidden_capacity;      /* floats in out_hidden */
 } afmoe_append_options;
 
-AFMOE_API void afmoe_append_options_init(afmoe_append_options *options);
+AFMOE_API void afmoe_append_options_init(afmoe_append_options *options, uint32_t size);
 
 /** What a computing call did. */
 typedef struct afmoe_append_result {
@@ -393,7 +406,7 @@ typedef struct afmoe_append_result {
     uint64_t n_computed; /* tokens that went through the layers */
 } afmoe_append_result;
 
-AFMOE_API void afmoe_append_result_init(afmoe_append_result *result);
+AFMOE_API void afmoe_append_result_init(afmoe_append_result *result, uint32_t size);
 
 /** Extend the timeline by n tokens and leave the logits of the last one.
  *
@@ -451,7 +464,7 @@ typedef struct afmoe_session_stats {
     uint64_t page_bytes;        /* key/value memory of this session */
 } afmoe_session_stats;
 
-AFMOE_API void afmoe_session_stats_init(afmoe_session_stats *stats);
+AFMOE_API void afmoe_session_stats_init(afmoe_session_stats *stats, uint32_t size);
 /** Counted since the session was created. */
 AFMOE_API afmoe_status afmoe_session_get_stats(afmoe_session *session, afmoe_session_stats *stats, afmoe_error *error);
 
@@ -479,7 +492,7 @@ typedef struct afmoe_sampler_options {
 } afmoe_sampler_options;
 
 /** Library defaults: greedy. */
-AFMOE_API void afmoe_sampler_options_init(afmoe_sampler_options *options);
+AFMOE_API void afmoe_sampler_options_init(afmoe_sampler_options *options, uint32_t size);
 
 /** Library defaults, then what the checkpoint's generation_config.json recommends, where it has one. */
 AFMOE_API afmoe_status afmoe_model_sampler_options(const afmoe_model *model, afmoe_sampler_options *options,
@@ -546,7 +559,7 @@ typedef struct afmoe_generate_options {
     const afmoe_cancel *cancel;      /* default NULL */
 } afmoe_generate_options;
 
-AFMOE_API void afmoe_generate_options_init(afmoe_generate_options *options);
+AFMOE_API void afmoe_generate_options_init(afmoe_generate_options *options, uint32_t size);
 
 enum {
     AFMOE_FINISH_NONE = 0,
@@ -567,7 +580,7 @@ typedef struct afmoe_generate_result {
     uint64_t elapsed_ns;
 } afmoe_generate_result;
 
-AFMOE_API void afmoe_generate_result_init(afmoe_generate_result *result);
+AFMOE_API void afmoe_generate_result_init(afmoe_generate_result *result, uint32_t size);
 
 /** Sample, append and give out text until something stops. Starts from the session's logits (STATE without them).
  *

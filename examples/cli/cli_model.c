@@ -43,7 +43,7 @@ static const char *find_model(const struct settings *settings, char *buffer, siz
 static void describe(const afmoe_model *model, const char *path)
 {
     afmoe_model_info info;
-    afmoe_model_info_init(&info);
+    afmoe_model_info_init(&info, sizeof info);
     if (afmoe_model_get_info(model, &info, NULL) != AFMOE_OK) return;
     complain("%s: %u layers, hidden %llu, %u experts choose %u, %llu rows, %llu parameters, %.1f MB", path,
              info.n_layers, (unsigned long long)info.hidden_size, info.n_experts, info.n_experts_per_token,
@@ -61,8 +61,8 @@ int open_model(afmoe_model **out, const struct settings *settings, bool tokenize
     }
     afmoe_model_options options;
     afmoe_error error;
-    afmoe_model_options_init(&options);
-    afmoe_error_init(&error);
+    afmoe_model_options_init(&options, sizeof options);
+    afmoe_error_init(&error, sizeof error);
     options.tokenizer_only = tokenizer_only;
     options.log = log_line;
     options.log_data = (void *)settings;
@@ -98,7 +98,7 @@ static bool level_of(const char *word, int32_t *out)
 
 bool context_options(const struct settings *settings, afmoe_context_options *out)
 {
-    afmoe_context_options_init(out);
+    afmoe_context_options_init(out, sizeof *out);
     if (settings->threads != UINT64_MAX)
         out->n_threads = settings->threads > INT32_MAX ? INT32_MAX : (int32_t)settings->threads;
     if (settings->context != UINT64_MAX) out->max_tokens = settings->context;
@@ -112,7 +112,7 @@ bool context_options(const struct settings *settings, afmoe_context_options *out
 int tokenize_text(struct tokens *out, const afmoe_model *model, const char *text, size_t n_bytes)
 {
     afmoe_error error;
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     *out = (struct tokens){NULL, 0};
     afmoe_status status = afmoe_tokenize(model, text, n_bytes, NULL, NULL, 0, &out->n, &error);
     if (status == AFMOE_CAPACITY) {

@@ -16,9 +16,9 @@ static int score_window(struct score *score, afmoe_session *session, const afmoe
                         float *logprobs)
 {
     afmoe_error error;
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     afmoe_append_options options;
-    afmoe_append_options_init(&options);
+    afmoe_append_options_init(&options, sizeof options);
     options.logprob_begin = 1;
     options.logprob_end = window;
     options.out_logprobs = logprobs;
@@ -56,7 +56,7 @@ static int evaluate(struct score *score, const struct settings *settings, afmoe_
     afmoe_session *session = NULL;
     afmoe_context_options options;
     afmoe_error error;
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     if (!context_options(settings, &options)) return EXIT_USAGE;
     options.max_tokens = window;
     int code = EXIT_OK;

@@ -123,16 +123,16 @@ static int tokenize_chat(struct run *run)
         return EXIT_FAILED;
     }
     afmoe_error error;
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     afmoe_status status =
-        afmoe_chat_tokenize(run->model, roles + first, contents + first, n_messages, 1, NULL, 0, &out->n, &error);
+        afmoe_chat_tokenize(run->model, roles + first, contents + first, n_messages, NULL, NULL, 0, &out->n, &error);
     if (status == AFMOE_CAPACITY) {
         out->ids = malloc(out->n * sizeof *out->ids);
         if (!out->ids) {
             complain("out of memory: %" PRIu64 " tokens", out->n);
             return EXIT_FAILED;
         }
-        status = afmoe_chat_tokenize(run->model, roles + first, contents + first, n_messages, 1, out->ids, out->n,
+        status = afmoe_chat_tokenize(run->model, roles + first, contents + first, n_messages, NULL, out->ids, out->n,
                                      &out->n, &error);
     }
     return status == AFMOE_OK ? EXIT_OK : complain_error(&error);
@@ -147,7 +147,7 @@ static int tokenize_raw(struct run *run)
         return code;
     }
     afmoe_model_info info;
-    afmoe_model_info_init(&info);
+    afmoe_model_info_init(&info, sizeof info);
     afmoe_model_get_info(run->model, &info, NULL);
     if (!info.add_bos || info.bos_token < 0) return EXIT_OK;
     struct tokens *tokens = &run->tokens;
@@ -191,7 +191,7 @@ static int make_sampler(struct run *run, afmoe_error *error)
 {
     const struct settings *s = run->settings;
     afmoe_sampler_options options;
-    afmoe_sampler_options_init(&options);
+    afmoe_sampler_options_init(&options, sizeof options);
     if (afmoe_model_sampler_options(run->model, &options, error) != AFMOE_OK) return complain_error(error);
     override(&options.temperature, s->temperature);
     override(&options.top_p, s->top_p);
@@ -223,7 +223,7 @@ static int read_prompt(struct run *run, afmoe_error *error)
 {
     static char label[] = "reading the prompt";
     afmoe_append_options options;
-    afmoe_append_options_init(&options);
+    afmoe_append_options_init(&options, sizeof options);
     options.cancel = interrupt;
     if (!run->settings->quiet && run->tokens.n >= BAR_FROM_TOKENS) {
         options.progress = show_progress;
@@ -251,7 +251,7 @@ static int answer(struct run *run, afmoe_error *error)
 {
     const struct settings *s = run->settings;
     afmoe_generate_options options;
-    afmoe_generate_options_init(&options);
+    afmoe_generate_options_init(&options, sizeof options);
     options.ignore_eos = s->ignore_eos;
     options.max_tokens = s->n_predict;
     options.stop_strings = s->stops;
@@ -276,7 +276,7 @@ static double rate(uint64_t n, uint64_t ns)
 static void tell_speeds(const struct run *run)
 {
     afmoe_session_stats stats;
-    afmoe_session_stats_init(&stats);
+    afmoe_session_stats_init(&stats, sizeof stats);
     if (run->settings->quiet || afmoe_session_get_stats(run->session, &stats, NULL) != AFMOE_OK) return;
     complain("prompt %" PRIu64 " tokens, %.1f tokens/s; answer %" PRIu64 " tokens, %.1f tokens/s",
              stats.n_prompt_computed, rate(stats.n_prompt_computed, stats.prompt_ns), stats.n_decode_computed,
@@ -286,7 +286,7 @@ static void tell_speeds(const struct run *run)
 static int run_all(struct run *run)
 {
     afmoe_error error;
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     int code = open_model(&run->model, run->settings, false);
     if (code == EXIT_OK) code = make_sampler(run, &error);
     if (code == EXIT_OK) code = make_session(run, &error);

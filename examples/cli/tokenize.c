@@ -48,7 +48,7 @@ static json_t *decode(const struct tokens *tokens, afmoe_stream_decoder *decoder
         const char *piece;
         uint64_t n;
         afmoe_error error;
-        afmoe_error_init(&error);
+        afmoe_error_init(&error, sizeof error);
         afmoe_status status = i < tokens->n
                                   ? afmoe_stream_decoder_push(decoder, tokens->ids[i], &piece, &n, &error)
                                   : afmoe_stream_decoder_finish(decoder, &piece, &n, &error);
@@ -122,7 +122,7 @@ static int answer_line(const char *line, size_t n, uint64_t number, const afmoe_
 static int tokenize_lines(afmoe_model *model)
 {
     afmoe_error error;
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     afmoe_stream_decoder *decoder;
     if (afmoe_stream_decoder_create(&decoder, model, 0, &error) != AFMOE_OK) return complain_error(&error);
     char *line = NULL;

@@ -7,7 +7,7 @@ afmoe_status afmoe_context_create(afmoe_context **out, afmoe_model *model, const
                                   afmoe_error *error)
 {
     afmoe_context_options full;
-    afmoe_context_options_init(&full);
+    afmoe_context_options_init(&full, sizeof full);
     afmoe_status status = afmoe__check_argument(out, "out", error);
     if (status != AFMOE_OK) return status;
     *out = NULL;
@@ -42,7 +42,7 @@ void afmoe_context_free(afmoe_context *context)
 afmoe_status afmoe_context_get_info(afmoe_context *context, afmoe_context_info *info, afmoe_error *error)
 {
     afmoe_context_info full;
-    afmoe_context_info_init(&full);
+    afmoe_context_info_init(&full, sizeof full);
     afmoe_status status = afmoe__check_argument(context, "context", error);
     if (status == AFMOE_OK) status = afmoe__check_argument(info, "info", error);
     if (status == AFMOE_OK) status = afmoe__struct_check_out(info, "afmoe_context_info", error);

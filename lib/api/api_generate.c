@@ -11,7 +11,7 @@ static afmoe_status generate_greedy(afmoe_session *session, const afmoe_generate
     const afmoe_model *model = session->context->model;
     afmoe_sampler_options greedy;
     struct sampler *sampler;
-    afmoe_sampler_options_init(&greedy);
+    afmoe_sampler_options_init(&greedy, sizeof greedy);
     afmoe_status status = afmoe__sampler_create(&sampler, model->vocab_size, model->usable, &greedy, error);
     if (status != AFMOE_OK) return status;
     status = afmoe__generate(session->core, sampler, model->tokenizer, model->stop_tokens, model->n_stop_tokens,
@@ -36,8 +36,8 @@ afmoe_status afmoe_generate(afmoe_session *session, afmoe_sampler *sampler, cons
 {
     afmoe_generate_options full;
     afmoe_generate_result full_result;
-    afmoe_generate_options_init(&full);
-    afmoe_generate_result_init(&full_result);
+    afmoe_generate_options_init(&full, sizeof full);
+    afmoe_generate_result_init(&full_result, sizeof full_result);
     afmoe_status status = afmoe__struct_read(&full, sizeof full, options, "afmoe_generate_options", error);
     if (status == AFMOE_OK) status = afmoe__struct_check_out(result, "afmoe_generate_result", error);
     if (status == AFMOE_OK) status = afmoe__session_enter(session, error);

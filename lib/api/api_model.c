@@ -24,7 +24,7 @@ static afmoe_status load_tokenizer(afmoe_model *model, uint64_t max_json_bytes, 
 static afmoe_status open_tokenizer(afmoe_model *model, const afmoe_model_options *options, afmoe_error *error)
 {
     afmoe_error reason;
-    afmoe_error_init(&reason);
+    afmoe_error_init(&reason, sizeof reason);
     snprintf(model->no_tokenizer, sizeof model->no_tokenizer, "the checkpoint has no tokenizer.json, so it has no text");
     afmoe_status status = load_tokenizer(model, options->max_json_bytes, &reason);
     if (status != AFMOE_UNSUPPORTED || !model->checkpoint.has_weights)
@@ -123,7 +123,7 @@ afmoe_status afmoe_model_open(afmoe_model **out, const char *path, const afmoe_m
                               afmoe_error *error)
 {
     afmoe_model_options full;
-    afmoe_model_options_init(&full);
+    afmoe_model_options_init(&full, sizeof full);
     afmoe_status status = afmoe__check_argument(out, "out", error);
     if (status != AFMOE_OK) return status;
     *out = NULL;
@@ -173,7 +173,7 @@ static void fill_config(afmoe_model_info *info, const struct model_config *confi
 afmoe_status afmoe_model_get_info(const afmoe_model *model, afmoe_model_info *info, afmoe_error *error)
 {
     afmoe_model_info full;
-    afmoe_model_info_init(&full);
+    afmoe_model_info_init(&full, sizeof full);
     afmoe_status status = afmoe__check_argument(model, "model", error);
     if (status == AFMOE_OK) status = afmoe__check_argument(info, "info", error);
     if (status == AFMOE_OK) status = afmoe__struct_check_out(info, "afmoe_model_info", error);
@@ -212,7 +212,7 @@ afmoe_status afmoe_model_stop_tokens(const afmoe_model *model, afmoe_token *out,
 afmoe_status afmoe_model_sampler_options(const afmoe_model *model, afmoe_sampler_options *options, afmoe_error *error)
 {
     afmoe_sampler_options full;
-    afmoe_sampler_options_init(&full);
+    afmoe_sampler_options_init(&full, sizeof full);
     afmoe_status status = afmoe__check_argument(model, "model", error);
     if (status == AFMOE_OK) status = afmoe__check_argument(options, "options", error);
     if (status == AFMOE_OK) status = afmoe__struct_check_out(options, "afmoe_sampler_options", error);

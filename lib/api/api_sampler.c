@@ -7,7 +7,7 @@ afmoe_status afmoe_sampler_create(afmoe_sampler **out, afmoe_model *model, const
                                   afmoe_error *error)
 {
     afmoe_sampler_options full;
-    afmoe_sampler_options_init(&full);
+    afmoe_sampler_options_init(&full, sizeof full);
     afmoe_status status = afmoe__check_argument(out, "out", error);
     if (status != AFMOE_OK) return status;
     *out = NULL;

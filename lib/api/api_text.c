@@ -16,7 +16,7 @@ afmoe_status afmoe_tokenize(const afmoe_model *model, const char *text, uint64_t
                             afmoe_error *error)
 {
     afmoe_tokenize_options full;
-    afmoe_tokenize_options_init(&full);
+    afmoe_tokenize_options_init(&full, sizeof full);
     uint64_t ignored;
     if (!out_n) out_n = &ignored;
     afmoe_status status = afmoe__model_need_tokenizer(model, error);
@@ -68,18 +68,17 @@ afmoe_status afmoe_token_find(const afmoe_model *model, const char *text, uint64
 }
 
 afmoe_status afmoe_chat_tokenize(const afmoe_model *model, const char *const *roles, const char *const *contents,
-                                 uint64_t n_messages, int32_t add_generation_prompt, afmoe_token *out,
+                                 uint64_t n_messages, const afmoe_chat_options *options, afmoe_token *out,
                                  uint64_t capacity, uint64_t *out_n, afmoe_error *error)
 {
     uint64_t ignored;
+    afmoe_chat_options full;
+    afmoe_chat_options_init(&full, sizeof full);
     if (!out_n) out_n = &ignored;
     afmoe_status status = afmoe__model_need_tokenizer(model, error);
-    if (status == AFMOE_OK && n_messages) status = afmoe__check_argument(roles, "roles", error);
-    if (status == AFMOE_OK && n_messages) status = afmoe__check_argument(contents, "contents", error);
-    if (status == AFMOE_OK) status = afmoe__check_flag(add_generation_prompt, "add_generation_prompt", error);
+    if (status == AFMOE_OK) status = afmoe__struct_read(&full, sizeof full, options, "afmoe_chat_options", error);
     if (status != AFMOE_OK) return status;
-    return afmoe__chatml_encode(model->tokenizer, roles, contents, n_messages, add_generation_prompt, out, capacity,
-                                out_n, error);
+    return afmoe__chatml_encode(model->tokenizer, roles, contents, n_messages, &full, out, capacity, out_n, error);
 }
 
 /* ---- Stream decoder ---- */

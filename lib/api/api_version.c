@@ -62,83 +62,36 @@ const char *afmoe_cpu_level_name(int32_t level)
     return afmoe__cpu_level_name(level);
 }
 
-/* Zero all of *s, set its size. */
-#define INIT(s) (memset((s), 0, sizeof *(s)), (s)->size = sizeof *(s))
+/* ---- Defaults ---- */
 
-void afmoe_error_init(afmoe_error *error)
+/* Write the defaults `full` over the caller's struct of `size` bytes, whatever we or it know more of. */
+static void init(void *out, uint32_t size, const void *full, uint32_t full_bytes)
 {
-    INIT(error);
+    if (!out || size < sizeof size) return;
+    memset(out, 0, size);
+    memcpy(out, full, size < full_bytes ? size : full_bytes);
+    memcpy(out, &size, sizeof size);
 }
 
-void afmoe_model_options_init(afmoe_model_options *options)
-{
-    INIT(options);
-    options->max_json_bytes = 32u << 20;
-}
+#define DEFINE_INIT(name, ...)                                                                                         \
+    void name##_init(name *out, uint32_t size)                                                                         \
+    {                                                                                                                  \
+        const name full = {.size = sizeof full, __VA_ARGS__};                                                          \
+        init(out, size, &full, sizeof full);                                                                           \
+    }
 
-void afmoe_model_info_init(afmoe_model_info *info)
-{
-    INIT(info);
-}
-
-void afmoe_tokenize_options_init(afmoe_tokenize_options *options)
-{
-    INIT(options);
-    options->special = AFMOE_SPECIAL_ALL;
-    options->max_text_bytes = DEFAULT_MAX_TEXT_BYTES;
-}
-
-void afmoe_context_options_init(afmoe_context_options *options)
-{
-    INIT(options);
-    options->n_threads = -1;
-    options->cpu_level = AFMOE_CPU_AUTO;
-    options->precision = AFMOE_PRECISION_EXACT;
-    options->cells = AFMOE_CELLS_F32;
-    options->chunk_tokens = 256;
-    options->max_tokens = UINT64_MAX;
-    options->rewind_tokens = 256;
-    options->max_page_bytes = UINT64_MAX;
-}
-
-void afmoe_context_info_init(afmoe_context_info *info)
-{
-    INIT(info);
-}
-
-void afmoe_append_options_init(afmoe_append_options *options)
-{
-    INIT(options);
-}
-
-void afmoe_append_result_init(afmoe_append_result *result)
-{
-    INIT(result);
-}
-
-void afmoe_session_stats_init(afmoe_session_stats *stats)
-{
-    INIT(stats);
-}
-
-void afmoe_sampler_options_init(afmoe_sampler_options *options)
-{
-    INIT(options);
-    options->top_p = 1;
-    options->repetition_penalty = 1;
-    options->top_k = (uint64_t)1 << 32;
-}
-
-void afmoe_generate_options_init(afmoe_generate_options *options)
-{
-    INIT(options);
-    options->max_tokens = UINT64_MAX;
-    options->n_prompt = UINT64_MAX;
-}
-
-void afmoe_generate_result_init(afmoe_generate_result *result)
-{
-    INIT(result);
-    result->stop_token = -1;
-    result->stop_string = -1;
-}
+DEFINE_INIT(afmoe_error, .code = AFMOE_OK)
+DEFINE_INIT(afmoe_model_options, .max_json_bytes = 32u << 20)
+DEFINE_INIT(afmoe_model_info, .bos_token = -1, .eos_token = -1, .pad_token = -1)
+DEFINE_INIT(afmoe_tokenize_options, .special = AFMOE_SPECIAL_ALL, .max_text_bytes = DEFAULT_MAX_TEXT_BYTES)
+DEFINE_INIT(afmoe_chat_options, .add_generation_prompt = 1, .max_text_bytes = DEFAULT_MAX_TEXT_BYTES)
+DEFINE_INIT(afmoe_context_options, .n_threads = -1, .cpu_level = AFMOE_CPU_AUTO, .precision = AFMOE_PRECISION_EXACT,
+            .cells = AFMOE_CELLS_F32, .chunk_tokens = 256, .max_tokens = UINT64_MAX, .rewind_tokens = 256,
+            .max_page_bytes = UINT64_MAX)
+DEFINE_INIT(afmoe_context_info, .n_threads = 0)
+DEFINE_INIT(afmoe_append_options, .reserved = 0)
+DEFINE_INIT(afmoe_append_result, .reserved = 0)
+DEFINE_INIT(afmoe_session_stats, .reserved = 0)
+DEFINE_INIT(afmoe_sampler_options, .top_p = 1, .repetition_penalty = 1, .top_k = (uint64_t)1 << 32)
+DEFINE_INIT(afmoe_generate_options, .max_tokens = UINT64_MAX, .n_prompt = UINT64_MAX)
+DEFINE_INIT(afmoe_generate_result, .stop_token = -1, .stop_string = -1)

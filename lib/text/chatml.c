@@ -4,6 +4,7 @@
 
 #include "checked.h"
 #include "error.h"
+#include "memory.h"
 
 #include <string.h>
 
@@ -16,23 +17,32 @@ struct chat_text {
     uint64_t n_ranges;
 };
 
-static void put(struct chat_text *chat, const char *text)
+static void put(struct chat_text *chat, const char *text, uint64_t n)
 {
-    uint64_t n = strlen(text);
     memcpy(chat->bytes + chat->n_bytes, text, n);
     chat->n_bytes += n;
+}
+
+static void put_text(struct chat_text *chat, const char *text)
+{
+    put(chat, text, strlen(text));
 }
 
 static void put_added(struct chat_text *chat, const char *token)
 {
     uint64_t *range = &chat->ranges[2 * chat->n_ranges++];
     range[0] = chat->n_bytes;
-    put(chat, token);
+    put_text(chat, token);
     range[1] = chat->n_bytes;
 }
 
+static uint64_t content_bytes(const afmoe_chat_options *options, const char *const *contents, uint64_t i)
+{
+    return options->content_bytes ? options->content_bytes[i] : strlen(contents[i]);
+}
+
 static afmoe_status measure(const char *const *roles, const char *const *contents, uint64_t n_messages,
-                            uint64_t *out_n_bytes, afmoe_error *error)
+                            const afmoe_chat_options *options, uint64_t *out_n_bytes, afmoe_error *error)
 {
     if (n_messages && (!roles || !contents)) {
         return afmoe__fail(error, AFMOE_INVALID, "%s is NULL", roles ? "contents" : "roles");
@@ -44,9 +54,11 @@ static afmoe_status measure(const char *const *roles, const char *const *content
                                (unsigned long long)i);
         }
         /* The same string may be given many times, so the sum may be more than there is memory. */
-        if (!checked_add(n_bytes, strlen(roles[i]), &n_bytes) || !checked_add(n_bytes, strlen(contents[i]), &n_bytes) ||
-            !checked_add(n_bytes, sizeof im_start + sizeof im_end, &n_bytes)) {
-            return afmoe__fail(error, AFMOE_LIMIT, "the messages have more than 2^64 bytes");
+        if (!checked_add(n_bytes, strlen(roles[i]), &n_bytes) ||
+            !checked_add(n_bytes, content_bytes(options, contents, i), &n_bytes) ||
+            !checked_add(n_bytes, sizeof im_start + sizeof im_end, &n_bytes) || n_bytes > options->max_text_bytes) {
+            return afmoe__fail(error, AFMOE_LIMIT, "%llu messages have more than max_text_bytes, %llu",
+                               (unsigned long long)n_messages, (unsigned long long)options->max_text_bytes);
         }
     }
     *out_n_bytes = n_bytes;
@@ -63,13 +75,30 @@ static afmoe_status check_added(const struct tokenizer *tokenizer, const char *t
     return afmoe__fail(error, AFMOE_UNSUPPORTED, "the vocabulary has no %s: not a ChatML model", text);
 }
 
+static void render(struct chat_text *chat, const char *const *roles, const char *const *contents, uint64_t n_messages,
+                   const afmoe_chat_options *options)
+{
+    for (uint64_t i = 0; i < n_messages; i++) {
+        put_added(chat, im_start);
+        put_text(chat, roles[i]);
+        put_text(chat, "\n");
+        put(chat, contents[i], content_bytes(options, contents, i));
+        put_added(chat, im_end);
+        put_text(chat, "\n");
+    }
+    if (!options->add_generation_prompt) return;
+    put_added(chat, im_start);
+    put_text(chat, "assistant\n");
+}
+
 afmoe_status afmoe__chatml_encode(const struct tokenizer *tokenizer, const char *const *roles,
-                                  const char *const *contents, uint64_t n_messages, int32_t add_generation_prompt,
+                                  const char *const *contents, uint64_t n_messages, const afmoe_chat_options *options,
                                   afmoe_token *out, uint64_t capacity, uint64_t *out_n, afmoe_error *error)
 {
     struct chat_text chat = {0};
     uint64_t n_bytes = 0;
-    afmoe_status status = measure(roles, contents, n_messages, &n_bytes, error);
+    afmoe_status status = afmoe__check_flag(options->add_generation_prompt, "add_generation_prompt", error);
+    if (status == AFMOE_OK) status = measure(roles, contents, n_messages, options, &n_bytes, error);
     if (status == AFMOE_OK) status = check_added(tokenizer, im_start, error);
     if (status == AFMOE_OK) status = check_added(tokenizer, im_end, error);
     if (status != AFMOE_OK) return status;
@@ -79,24 +108,14 @@ afmoe_status afmoe__chatml_encode(const struct tokenizer *tokenizer, const char 
     if (!chat.bytes || !chat.ranges) {
         status = afmoe__fail_memory(error, n_bytes, "the chat's text");
     } else {
-        for (uint64_t i = 0; i < n_messages; i++) {
-            put_added(&chat, im_start);
-            put(&chat, roles[i]);
-            put(&chat, "\n");
-            put(&chat, contents[i]);
-            put_added(&chat, im_end);
-            put(&chat, "\n");
-        }
-        if (add_generation_prompt) {
-            put_added(&chat, im_start);
-            put(&chat, "assistant\n");
-        }
-        const afmoe_tokenize_options options = {.size = sizeof options,
-                                                .special = AFMOE_SPECIAL_RANGES,
-                                                .special_ranges = chat.ranges,
-                                                .n_special_ranges = chat.n_ranges,
-                                                .max_text_bytes = DEFAULT_MAX_TEXT_BYTES};
-        status = afmoe__tokenizer_encode(tokenizer, chat.bytes, chat.n_bytes, &options, out, capacity, out_n, error);
+        render(&chat, roles, contents, n_messages, options);
+        const afmoe_tokenize_options encode = {.size = sizeof encode,
+                                               .special = AFMOE_SPECIAL_RANGES,
+                                               .special_ranges = chat.ranges,
+                                               .n_special_ranges = chat.n_ranges,
+                                               .max_text_bytes = options->max_text_bytes,
+                                               .cancel = options->cancel};
+        status = afmoe__tokenizer_encode(tokenizer, chat.bytes, chat.n_bytes, &encode, out, capacity, out_n, error);
     }
     afmoe__free(chat.bytes);
     afmoe__free(chat.ranges);

@@ -4,9 +4,9 @@
 
 #include "tokenizer.h"
 
-/* As afmoe_chat_tokenize. */
+/* As afmoe_chat_tokenize; `options` is a full struct, validated here. */
 afmoe_status afmoe__chatml_encode(const struct tokenizer *tokenizer, const char *const *roles,
-                                  const char *const *contents, uint64_t n_messages, int32_t add_generation_prompt,
+                                  const char *const *contents, uint64_t n_messages, const afmoe_chat_options *options,
                                   afmoe_token *out, uint64_t capacity, uint64_t *out_n, afmoe_error *error);
 
 #endif

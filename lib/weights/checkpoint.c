@@ -286,7 +286,7 @@ static afmoe_status open_file(struct opening *o)
     if (status) return status;
     if (afmoe__gguf_probe(file.data, file.size)) {
         status = open_gguf(o, &file);
-    } else if (o->options->tokenizer_only && file.size > 0) {
+    } else if (o->options->tokenizer_only) {
         o->out->container = AFMOE_CONTAINER_TOKENIZER;
         o->out->tokenizer_json = file;
         return AFMOE_OK;

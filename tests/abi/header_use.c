@@ -11,8 +11,8 @@ int afmoe_header_use(void)
     afmoe_model_options options;
     afmoe_status status;
 
-    afmoe_error_init(&error);
-    afmoe_model_options_init(&options);
+    afmoe_error_init(&error, sizeof error);
+    afmoe_model_options_init(&options, sizeof options);
     status = afmoe_model_open(&model, "", &options, &error);
     afmoe_model_free(model);
     return status == AFMOE_OK && error.code == AFMOE_OK && options.size == sizeof options;

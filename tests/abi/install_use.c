@@ -8,7 +8,7 @@ int main(int argc, char **argv)
     afmoe_model *model = NULL;
     afmoe_error error;
 
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     if (argc != 2 || afmoe_model_open(&model, argv[1], NULL, &error) != AFMOE_NOT_FOUND || model || !error.message[0]) {
         fprintf(stderr, "%d %s\n", (int)error.code, error.message);
         return 1;

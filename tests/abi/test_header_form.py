@@ -186,7 +186,7 @@ class Form(unittest.TestCase):
                 continue
             with self.subTest(name=struct.spelling):
                 init = functions[f'{struct.spelling}_init']
-                self.assertEqual([t.spelling for t in init.type.argument_types()], [f'{struct.spelling} *'])
+                self.assertEqual([t.spelling for t in init.type.argument_types()], [f'{struct.spelling} *', 'uint32_t'])
                 self.assertEqual(init.result_type.kind, TypeKind.VOID)
 
     def test_opaque_structs_have_a_free(self):

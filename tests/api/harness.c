@@ -20,7 +20,7 @@ void check_status(afmoe_status expected, afmoe_status status, const char *call, 
 afmoe_error fresh_error(void)
 {
     afmoe_error error;
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     return error;
 }
 
@@ -52,7 +52,7 @@ afmoe_model *open_model(const char *path)
 afmoe_context_options two_threads(void)
 {
     afmoe_context_options options;
-    afmoe_context_options_init(&options);
+    afmoe_context_options_init(&options, sizeof options);
     options.n_threads = 2;
     return options;
 }
@@ -78,7 +78,7 @@ afmoe_model_info info_of(const afmoe_model *model)
 {
     afmoe_error error = fresh_error();
     afmoe_model_info info;
-    afmoe_model_info_init(&info);
+    afmoe_model_info_init(&info, sizeof info);
     CHECK_STATUS(AFMOE_OK, afmoe_model_get_info(model, &info, &error));
     return info;
 }
@@ -87,7 +87,7 @@ afmoe_session_stats stats_of(afmoe_session *session)
 {
     afmoe_error error = fresh_error();
     afmoe_session_stats stats;
-    afmoe_session_stats_init(&stats);
+    afmoe_session_stats_init(&stats, sizeof stats);
     CHECK_STATUS(AFMOE_OK, afmoe_session_get_stats(session, &stats, &error));
     return stats;
 }
@@ -96,7 +96,7 @@ uint64_t page_bytes_of(afmoe_context *context)
 {
     afmoe_error error = fresh_error();
     afmoe_context_info info;
-    afmoe_context_info_init(&info);
+    afmoe_context_info_init(&info, sizeof info);
     CHECK_STATUS(AFMOE_OK, afmoe_context_get_info(context, &info, &error));
     return info.page_bytes;
 }

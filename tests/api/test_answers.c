@@ -74,15 +74,15 @@ static void check_chat(afmoe_model *model, afmoe_session *session, const json_t 
         roles[i] = json_string_value(json_object_get(json_array_get(messages, i), "role"));
         contents[i] = json_string_value(json_object_get(json_array_get(messages, i), "content"));
     }
-    CHECK_STATUS(AFMOE_OK, afmoe_chat_tokenize(model, roles, contents, n_messages, 1, ids, MAX_IDS, &n, &error));
+    CHECK_STATUS(AFMOE_OK, afmoe_chat_tokenize(model, roles, contents, n_messages, NULL, ids, MAX_IDS, &n, &error));
     assert_int_equal(n, n_prompt);
     assert_memory_equal(ids, prompt, n * sizeof *ids);
 
     struct text text = {.n = 0};
     afmoe_generate_options options;
     afmoe_generate_result result;
-    afmoe_generate_options_init(&options);
-    afmoe_generate_result_init(&result);
+    afmoe_generate_options_init(&options, sizeof options);
+    afmoe_generate_result_init(&result, sizeof result);
     options.on_piece = add_piece;
     options.on_piece_data = &text;
     options.max_tokens = MAX_IDS;
@@ -186,7 +186,7 @@ static void hub_perplexity(void **state)
     uint64_t n = read_text_ids(&ids, model, text);
     assert_int_equal(n, 59304);
     afmoe_append_options append_options;
-    afmoe_append_options_init(&append_options);
+    afmoe_append_options_init(&append_options, sizeof append_options);
     append_options.logprob_begin = 1;
     append_options.logprob_end = WINDOW;
     append_options.out_logprobs = logprobs;

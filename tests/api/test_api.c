@@ -68,10 +68,10 @@ static void null_handles_are_invalid(void **state)
     afmoe_session_stats stats;
     afmoe_sampler_options sampler_options;
     (void)state;
-    afmoe_model_info_init(&model_info);
-    afmoe_context_info_init(&context_info);
-    afmoe_session_stats_init(&stats);
-    afmoe_sampler_options_init(&sampler_options);
+    afmoe_model_info_init(&model_info, sizeof model_info);
+    afmoe_context_info_init(&context_info, sizeof context_info);
+    afmoe_session_stats_init(&stats, sizeof stats);
+    afmoe_sampler_options_init(&sampler_options, sizeof sampler_options);
     INVALID(afmoe_model_get_info(NULL, &model_info, &error));
     INVALID(afmoe_model_stop_tokens(NULL, &token, 1, &n, &error));
     INVALID(afmoe_model_sampler_options(NULL, &sampler_options, &error));
@@ -79,7 +79,7 @@ static void null_handles_are_invalid(void **state)
     INVALID(afmoe_detokenize(NULL, &token, 0, 0, NULL, 0, &n, &error));
     INVALID(afmoe_token_text(NULL, 0, NULL, NULL, NULL, &error));
     INVALID(afmoe_token_find(NULL, "a", 1, &token, &error));
-    INVALID(afmoe_chat_tokenize(NULL, NULL, NULL, 0, 0, NULL, 0, &n, &error));
+    INVALID(afmoe_chat_tokenize(NULL, NULL, NULL, 0, NULL, NULL, 0, &n, &error));
     INVALID(afmoe_context_get_info(NULL, &context_info, &error));
     INVALID(afmoe_session_append(NULL, &token, 0, NULL, NULL, &error));
     INVALID(afmoe_session_sync(NULL, &token, 0, NULL, NULL, &error));
@@ -139,11 +139,14 @@ static void null_outs_and_inputs_are_invalid(void **state)
     INVALID(afmoe_token_find(text_model, NULL, 1, &token, &error));
     INVALID(afmoe_token_find(text_model, "a", 1, NULL, &error));
     CHECK_STATUS(AFMOE_NOT_FOUND, afmoe_token_find(text_model, "", 0, &token, &error));
-    INVALID(afmoe_chat_tokenize(text_model, NULL, &role, 1, 0, NULL, 0, &n, &error));
-    INVALID(afmoe_chat_tokenize(text_model, &role, NULL, 1, 0, NULL, 0, &n, &error));
-    INVALID(afmoe_chat_tokenize(text_model, &none, &role, 1, 0, NULL, 0, &n, &error));
-    INVALID(afmoe_chat_tokenize(text_model, &role, &none, 1, 0, NULL, 0, &n, &error));
-    INVALID(afmoe_chat_tokenize(text_model, &role, &role, 1, 7, NULL, 0, &n, &error));
+    INVALID(afmoe_chat_tokenize(text_model, NULL, &role, 1, NULL, NULL, 0, &n, &error));
+    INVALID(afmoe_chat_tokenize(text_model, &role, NULL, 1, NULL, NULL, 0, &n, &error));
+    INVALID(afmoe_chat_tokenize(text_model, &none, &role, 1, NULL, NULL, 0, &n, &error));
+    INVALID(afmoe_chat_tokenize(text_model, &role, &none, 1, NULL, NULL, 0, &n, &error));
+    afmoe_chat_options chat;
+    afmoe_chat_options_init(&chat, sizeof chat);
+    chat.add_generation_prompt = 7;
+    INVALID(afmoe_chat_tokenize(text_model, &role, &role, 1, &chat, NULL, 0, &n, &error));
     INVALID(afmoe_session_logits_view(session, NULL, &n, &error));
     INVALID(afmoe_session_top_logprobs(session, NULL, &x, 1, &n, &error));
     INVALID(afmoe_session_top_logprobs(session, &token, NULL, 1, &n, &error));
@@ -200,7 +203,7 @@ struct border_struct {
     const char *name;
     uint32_t bytes;
     bool comes_out;
-    void (*init)(void *s);
+    void (*init)(void *s, uint32_t size);
     afmoe_status (*call)(void *s);
 };
 
@@ -271,7 +274,7 @@ static afmoe_status call_generate(void *s)
 static afmoe_status call_generate_out(void *s)
 {
     afmoe_generate_options options;
-    afmoe_generate_options_init(&options);
+    afmoe_generate_options_init(&options, sizeof options);
     options.max_tokens = 0;
     return generate_nothing(&options, s);
 }
@@ -297,9 +300,9 @@ static afmoe_status call_sampler_options(void *s)
 }
 
 #define INIT_OF(name) \
-    static void init_##name(void *s) \
+    static void init_##name(void *s, uint32_t size) \
     { \
-        afmoe_##name##_init(s); \
+        afmoe_##name##_init(s, size); \
     }
 INIT_OF(model_options)
 INIT_OF(tokenize_options)
@@ -330,7 +333,7 @@ static void sizes_that_are_no_struct(void **state)
     for (int b = 0; b < N_BORDER; b++)
         for (int i = 0; i < 4; i++) {
             union any_struct s = {.size = 0};
-            border[b].init(&s);
+            border[b].init(&s, border[b].bytes);
             s.size = sizes[i];
             if (border[b].call(&s) != AFMOE_INVALID) fail_msg("%s of %u bytes", border[b].name, sizes[i]);
             assert_non_null(strstr(error.message, border[b].name));
@@ -344,11 +347,9 @@ static void smaller_structs(void **state)
     (void)state;
     for (int b = 0; b < N_BORDER; b++)
         for (uint32_t size = 8; size < border[b].bytes; size += 8) {
-            union any_struct s, full;
-            border[b].init(&full);
+            union any_struct s;
             memset(&s, 0xa5, sizeof s);
-            memcpy(&s, &full, size);
-            s.size = size;
+            border[b].init(&s, size);
             afmoe_status status = border[b].call(&s);
             if (status != AFMOE_OK) fail_msg("%s of %u bytes: %s", border[b].name, size, error.message);
             assert_int_equal(s.size, size);
@@ -362,8 +363,7 @@ static void larger_structs(void **state)
     for (int b = 0; b < N_BORDER; b++) {
         union any_struct s;
         memset(&s, 0, sizeof s);
-        border[b].init(&s);
-        s.size = 1000;
+        border[b].init(&s, 1000);
         if (border[b].call(&s) != AFMOE_OK) fail_msg("%s with a tail of zeros: %s", border[b].name, error.message);
         assert_int_equal(s.size, 1000);
         for (uint32_t i = border[b].bytes; i < sizeof s; i++) assert_int_equal(s.bytes[i], 0);
@@ -386,8 +386,8 @@ static void out_structs_are_cut(void **state)
     for (int b = 0; b < N_BORDER; b++) {
         union any_struct full, cut;
         if (!border[b].comes_out || border[b].call == call_generate_out) continue; /* has a time in it */
-        border[b].init(&full);
-        border[b].init(&cut);
+        border[b].init(&full, border[b].bytes);
+        border[b].init(&cut, border[b].bytes);
         cut.size = 16;
         assert_int_equal(border[b].call(&full), AFMOE_OK);
         assert_int_equal(border[b].call(&cut), AFMOE_OK);
@@ -402,10 +402,10 @@ static void reserved_fields_must_be_zero(void **state)
     afmoe_sampler_options sampler_options;
     afmoe_generate_options generate_options;
     (void)state;
-    afmoe_model_options_init(&model_options);
-    afmoe_append_options_init(&append_options);
-    afmoe_sampler_options_init(&sampler_options);
-    afmoe_generate_options_init(&generate_options);
+    afmoe_model_options_init(&model_options, sizeof model_options);
+    afmoe_append_options_init(&append_options, sizeof append_options);
+    afmoe_sampler_options_init(&sampler_options, sizeof sampler_options);
+    afmoe_generate_options_init(&generate_options, sizeof generate_options);
     model_options.reserved = append_options.reserved = sampler_options.reserved = generate_options.reserved = 1;
     assert_int_equal(call_model_open(&model_options), AFMOE_INVALID);
     assert_int_equal(call_append(&append_options), AFMOE_INVALID);
@@ -453,7 +453,7 @@ static void success_leaves_the_error_alone(void **state)
     assert_int_equal(call_model_open(NULL), AFMOE_OK);
     for (int b = 0; b < N_BORDER; b++) {
         union any_struct s;
-        border[b].init(&s);
+        border[b].init(&s, border[b].bytes);
         assert_int_equal(border[b].call(&s), AFMOE_OK);
     }
     if (small_model_path(hub, "tiny-bias")) { /* without optional files */
@@ -509,7 +509,9 @@ static void context_ranges(void **state)
     TRY_CONTEXT(chunk_tokens, 4096, AFMOE_OK, "");
     TRY_CONTEXT(max_tokens, 0, AFMOE_INVALID, "1..2048");
     TRY_CONTEXT(max_tokens, 2049, AFMOE_INVALID, "1..2048");
-    TRY_CONTEXT(max_tokens, UINT64_MAX, AFMOE_INVALID, "1..2048");
+    TRY_CONTEXT(max_tokens, 4096, AFMOE_INVALID, "1..2048"); /* the usual default, when it is stated */
+    TRY_CONTEXT(max_tokens, UINT64_MAX - 1, AFMOE_INVALID, "1..2048");
+    TRY_CONTEXT(max_tokens, UINT64_MAX, AFMOE_OK, "");
     TRY_CONTEXT(max_tokens, 1, AFMOE_OK, "");
     TRY_CONTEXT(max_tokens, 2048, AFMOE_OK, "");
     TRY_CONTEXT(rewind_tokens, ((uint64_t)1 << 32) + 1, AFMOE_INVALID, "0..2^32");
@@ -531,7 +533,7 @@ static void check_sampler(afmoe_status expected, const afmoe_sampler_options *op
 #define TRY_SAMPLER(field, value, expected, in_message) \
     do { \
         afmoe_sampler_options options_; \
-        afmoe_sampler_options_init(&options_); \
+        afmoe_sampler_options_init(&options_, sizeof options_); \
         options_.field = value; \
         check_sampler(expected, &options_, in_message); \
     } while (0)
@@ -574,7 +576,7 @@ static void bias_ranges(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         afmoe_sampler_options options;
-        afmoe_sampler_options_init(&options);
+        afmoe_sampler_options_init(&options, sizeof options);
         options.bias_tokens = &cases[i].token;
         options.bias_values = &cases[i].value;
         options.n_bias = 1;
@@ -594,7 +596,7 @@ static void model_and_text_ranges(void **state)
     afmoe_tokenize_options text_options;
     uint64_t n;
     (void)state;
-    afmoe_model_options_init(&options);
+    afmoe_model_options_init(&options, sizeof options);
     options.max_json_bytes = 0;
     check_model_options(AFMOE_INVALID, &options, "1..1073741824");
     options.max_json_bytes = ((uint64_t)1 << 30) + 1;
@@ -607,7 +609,7 @@ static void model_and_text_ranges(void **state)
     options.tokenizer_only = -1;
     check_model_options(AFMOE_INVALID, &options, "tokenizer_only is -1");
 
-    afmoe_tokenize_options_init(&text_options);
+    afmoe_tokenize_options_init(&text_options, sizeof text_options);
     text_options.special = 3;
     INVALID(afmoe_tokenize(text_model, "a", 1, &text_options, NULL, 0, &n, &error));
     text_options.special = AFMOE_SPECIAL_RANGES;
@@ -630,7 +632,7 @@ static void check_generate(afmoe_status expected, const afmoe_generate_options *
 #define TRY_GENERATE(assignments, expected, in_message) \
     do { \
         afmoe_generate_options o; \
-        afmoe_generate_options_init(&o); \
+        afmoe_generate_options_init(&o, sizeof o); \
         o.max_tokens = 2; \
         assignments; \
         check_generate(expected, &o, in_message); \
@@ -681,7 +683,7 @@ static afmoe_status buffer_detokenize(void *out, uint64_t capacity, uint64_t *ou
 static afmoe_status buffer_chat(void *out, uint64_t capacity, uint64_t *out_n)
 {
     const char *role = "user", *content = "hello";
-    return afmoe_chat_tokenize(text_model, &role, &content, 1, 1, out, capacity, out_n, &error);
+    return afmoe_chat_tokenize(text_model, &role, &content, 1, NULL, out, capacity, out_n, &error);
 }
 
 static afmoe_status buffer_session_tokens(void *out, uint64_t capacity, uint64_t *out_n)
@@ -816,7 +818,7 @@ static void generation_config_is_heeded(void **state)
     afmoe_model *model = open_model(path);
     CHECK_STATUS(AFMOE_OK, afmoe_model_stop_tokens(model, stops, 8, &n, &error));
     assert_true(n == 2 && stops[0] == 7 && stops[1] == 5);
-    afmoe_sampler_options_init(&options);
+    afmoe_sampler_options_init(&options, sizeof options);
     CHECK_STATUS(AFMOE_OK, afmoe_model_sampler_options(model, &options, &error));
     assert_true(options.temperature == 0.25f && options.top_p == 0.5f && options.min_p == 0.125f);
     assert_true(options.repetition_penalty == 1.5f && options.top_k == (uint64_t)1 << 32);
@@ -833,7 +835,7 @@ static void hub_recommends(void **state)
     (void)state;
     if (!shared_path(path, sizeof path, "pico/hub", "recommendations of the text model's hub folder")) return;
     afmoe_model *model = open_model(path);
-    afmoe_sampler_options_init(&options);
+    afmoe_sampler_options_init(&options, sizeof options);
     CHECK_STATUS(AFMOE_OK, afmoe_model_sampler_options(model, &options, &error));
     assert_true(options.temperature == 0.3f && options.top_p == 0.8f);
     assert_true(options.top_k == (uint64_t)1 << 32 && options.min_p == 0 && options.repetition_penalty == 1);
@@ -853,7 +855,7 @@ static void tokenizer_alone(void **state)
     afmoe_token ids[8];
     uint64_t n;
     (void)state;
-    afmoe_model_options_init(&options);
+    afmoe_model_options_init(&options, sizeof options);
     options.tokenizer_only = 1;
     CHECK_STATUS(AFMOE_OK, afmoe_model_open(&model, text_model_path(path), &options, &error));
     afmoe_model_info info = info_of(model);
@@ -883,14 +885,14 @@ static void model_without_tokenizer(void **state)
     CHECK_STATUS(AFMOE_UNSUPPORTED, afmoe_detokenize(model, some, 1, 0, NULL, 0, &n, &error));
     CHECK_STATUS(AFMOE_UNSUPPORTED, afmoe_token_text(model, 0, NULL, NULL, NULL, &error));
     CHECK_STATUS(AFMOE_UNSUPPORTED, afmoe_token_find(model, "a", 1, &token, &error));
-    CHECK_STATUS(AFMOE_UNSUPPORTED, afmoe_chat_tokenize(model, &text, &text, 1, 0, NULL, 0, &n, &error));
+    CHECK_STATUS(AFMOE_UNSUPPORTED, afmoe_chat_tokenize(model, &text, &text, 1, NULL, NULL, 0, &n, &error));
     CHECK_STATUS(AFMOE_UNSUPPORTED, afmoe_stream_decoder_create(&decoder, model, 0, &error));
     assert_non_null(strstr(error.message, "tokenizer"));
     CHECK_STATUS(AFMOE_OK, afmoe_session_append(one, some, 3, NULL, NULL, &error));
     afmoe_generate_options options;
     afmoe_generate_result result;
-    afmoe_generate_options_init(&options);
-    afmoe_generate_result_init(&result);
+    afmoe_generate_options_init(&options, sizeof options);
+    afmoe_generate_result_init(&result, sizeof result);
     options.max_tokens = 5;
     options.ignore_eos = 1;
     CHECK_STATUS(AFMOE_OK, afmoe_generate(one, NULL, &options, &result, &error));
@@ -943,7 +945,7 @@ static void log_gets_warnings(void **state)
     afmoe_model *model;
     (void)state;
     make_variant(path, small_model_path(from, "tiny-bias"), "attention_bias", "false");
-    afmoe_model_options_init(&options);
+    afmoe_model_options_init(&options, sizeof options);
     options.log = keep_line;
     options.log_data = &lines;
     CHECK_STATUS(AFMOE_OK, afmoe_model_open(&model, path, &options, &error));

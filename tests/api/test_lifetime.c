@@ -148,7 +148,7 @@ static void check_busy(afmoe_session *session, afmoe_sampler *sampler)
     const float *view;
     afmoe_token token;
     afmoe_session_stats stats;
-    afmoe_session_stats_init(&stats);
+    afmoe_session_stats_init(&stats, sizeof stats);
     CHECK_STATUS(AFMOE_BUSY, afmoe_session_append(session, prompt, 1, NULL, NULL, &error));
     CHECK_STATUS(AFMOE_BUSY, afmoe_session_sync(session, prompt, 1, NULL, NULL, &error));
     CHECK_STATUS(AFMOE_BUSY, afmoe_session_rewind(session, 0, NULL, NULL, &error));
@@ -203,8 +203,8 @@ static void check_append(bool frees, bool stops)
     afmoe_append_options options;
     afmoe_append_result result;
     open_objects(&objects, 0);
-    afmoe_append_options_init(&options);
-    afmoe_append_result_init(&result);
+    afmoe_append_options_init(&options, sizeof options);
+    afmoe_append_result_init(&result, sizeof result);
     options.progress = inside_progress;
     options.progress_data = &inside;
     afmoe_status status = afmoe_session_append(objects.a, prompt, N_PROMPT, &options, &result, &error);
@@ -223,8 +223,8 @@ static void check_generate(bool frees, bool stops, bool with_sampler)
     afmoe_generate_options options;
     afmoe_generate_result result;
     open_objects(&objects, N_PROMPT);
-    afmoe_generate_options_init(&options);
-    afmoe_generate_result_init(&result);
+    afmoe_generate_options_init(&options, sizeof options);
+    afmoe_generate_result_init(&result, sizeof result);
     options.on_piece = inside_piece;
     options.on_piece_data = &inside;
     options.max_tokens = 5;
@@ -279,7 +279,7 @@ static void the_last_reference_goes_with_the_call(void **state)
     afmoe_session *session = open_session(context);
     afmoe_context_free(context);
     afmoe_model_free(model);
-    afmoe_append_options_init(&options);
+    afmoe_append_options_init(&options, sizeof options);
     options.progress = free_session;
     options.progress_data = session;
     CHECK_STATUS(AFMOE_OK, afmoe_session_append(session, prompt, N_PROMPT, &options, NULL, &error));
@@ -325,7 +325,7 @@ static void *append_in_thread(void *user)
 {
     struct meeting *meeting = user;
     afmoe_append_options options;
-    afmoe_append_options_init(&options);
+    afmoe_append_options_init(&options, sizeof options);
     options.progress = stay_inside;
     options.progress_data = meeting;
     meeting->status = afmoe_session_append(meeting->objects->a, prompt, N_PROMPT, &options, NULL, NULL);

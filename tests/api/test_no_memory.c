@@ -106,12 +106,12 @@ static void compute(afmoe_model *model)
     afmoe_context_options context_options = two_threads();
     const afmoe_token bias = 3;
     const float value = -1;
-    afmoe_sampler_options_init(&sampler_options);
+    afmoe_sampler_options_init(&sampler_options, sizeof sampler_options);
     sampler_options.temperature = 1;
     sampler_options.bias_tokens = &bias;
     sampler_options.bias_values = &value;
     sampler_options.n_bias = 1;
-    afmoe_generate_options_init(&options);
+    afmoe_generate_options_init(&options, sizeof options);
     options.max_tokens = 3;
     options.n_top_logprobs = 2;
     context_options.n_threads = 3;
@@ -154,7 +154,7 @@ static void text_scenario(void)
     afmoe_session *session = NULL;
     afmoe_cancel *cancel = NULL;
     afmoe_generate_options options;
-    afmoe_generate_options_init(&options);
+    afmoe_generate_options_init(&options, sizeof options);
     options.max_tokens = 2;
     options.stop_strings = stops;
     options.n_stop_strings = 2;
@@ -162,7 +162,7 @@ static void text_scenario(void)
     context_options.n_threads = 1;
     context_options.max_tokens = 64;
     if (GOES_WELL(afmoe_cancel_create(&cancel, &error)) &&
-        GOES_WELL(afmoe_chat_tokenize(text_model, &role, &content, 1, 1, ids, 64, &n, &error)) &&
+        GOES_WELL(afmoe_chat_tokenize(text_model, &role, &content, 1, NULL, ids, 64, &n, &error)) &&
         GOES_WELL(afmoe_detokenize(text_model, ids, n, 0, bytes, sizeof bytes, &n_bytes, &error)) &&
         GOES_WELL(afmoe_stream_decoder_create(&decoder, text_model, 0, &error)) &&
         GOES_WELL(afmoe_stream_decoder_push(decoder, ids[0], &text, &n_bytes, &error)) &&
@@ -220,7 +220,7 @@ static void append_keeps_whole_chunks(void **state)
     for (long n = -1;; n++) { /* -1: nothing fails */
         afmoe_session *session = open_session(context);
         afmoe_append_result result;
-        afmoe_append_result_init(&result);
+        afmoe_append_result_init(&result, sizeof result);
         CHECK_STATUS(AFMOE_OK, afmoe_session_append(session, tokens, 1, NULL, NULL, &error));
         atomic_store(&n_until_failure, n);
         afmoe_status status = afmoe_session_append(session, tokens + 1, N_TOKENS - 1, NULL, &result, &error);

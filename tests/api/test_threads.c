@@ -49,7 +49,7 @@ static afmoe_context *context_of(int n_threads)
 static afmoe_status answer(struct work *work, afmoe_session *session, afmoe_sampler *sampler)
 {
     afmoe_generate_options options;
-    afmoe_generate_options_init(&options);
+    afmoe_generate_options_init(&options, sizeof options);
     options.max_tokens = N_ANSWER;
     options.ignore_eos = 1;
     afmoe_token all[N_TOKENS + N_ANSWER];
@@ -68,7 +68,7 @@ static void *run(void *user)
     afmoe_session *session = NULL;
     afmoe_sampler *sampler = NULL;
     afmoe_sampler_options options;
-    afmoe_sampler_options_init(&options);
+    afmoe_sampler_options_init(&options, sizeof options);
     options.temperature = 1;
     options.seed = 3;
     work->status = afmoe_session_create(&session, work->context, NULL);
@@ -140,7 +140,7 @@ static void *append_until_cancelled(void *user)
 {
     struct endless *endless = user;
     afmoe_append_options options;
-    afmoe_append_options_init(&options);
+    afmoe_append_options_init(&options, sizeof options);
     options.cancel = endless->cancel;
     do {
         endless->status = afmoe_session_append(endless->session, endless->tokens, N_TOKENS, &options, NULL, NULL);

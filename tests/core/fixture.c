@@ -113,7 +113,7 @@ int main(int argc, char **argv)
     for (int i = optind; i < argc; i++) {
         struct fixture_result result;
         afmoe_error error;
-        afmoe_error_init(&error);
+        afmoe_error_init(&error, sizeof error);
         if (fixture_compare(&result, argv[i], &options, &error) != AFMOE_OK) {
             fprintf(stderr, "fixture: %s: %s\n", argv[i], error.message);
             failed = 1;

@@ -20,7 +20,7 @@ static void check_fixture(const char *path, const struct runner_options *options
 {
     struct fixture_result result;
     afmoe_error error;
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     if (fixture_compare(&result, path, options, &error) != AFMOE_OK) fail_msg("%s: %s", path, error.message);
     /* Every fixture has logits; the rest only where it has values. */
     if (!(result.max_logit <= LOGIT_TOLERANCE) || result.worst_layer_error > LAYER_TOLERANCE ||

@@ -28,7 +28,7 @@ static void open_model(struct model *model, const char *path)
 {
     struct checkpoint_options options = {.max_json_bytes = 32u << 20};
     afmoe_error error;
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     if (afmoe__checkpoint_open(&model->checkpoint, path, &options, &error) != AFMOE_OK)
         fail_msg("%s: %s", path, error.message);
     uint32_t random = 12345;
@@ -41,7 +41,7 @@ static void open_model(struct model *model, const char *path)
 static void run(struct runner *runner, const struct model *model, const struct runner_options *options, uint64_t n)
 {
     afmoe_error error;
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     if (runner_create(runner, &model->checkpoint.config, &model->checkpoint.weights, options, MAX_TOKENS, &error) !=
             AFMOE_OK ||
         runner_feed(runner, model->tokens, n, &error) != AFMOE_OK)

@@ -72,7 +72,7 @@ static struct sink *new_sink(void)
 static afmoe_generate_options options_for(struct sink *sink)
 {
     afmoe_generate_options options;
-    afmoe_generate_options_init(&options);
+    afmoe_generate_options_init(&options, sizeof options);
     options.on_piece = on_piece;
     options.on_piece_data = sink;
     return options;
@@ -130,10 +130,10 @@ static int set_up(void **state)
     static const char *const roles[] = {"user"}, *const contents[] = {"Tell me a story about a fox in the forest."};
     (void)state;
     afmoe_error error;
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     if (afmoe_model_open(&model, model_path, NULL, &error) != AFMOE_OK) fail_msg("%s", error.message);
     assert_int_equal(afmoe_context_create(&context, model, NULL, NULL), AFMOE_OK);
-    assert_int_equal(afmoe_chat_tokenize(model, roles, contents, 1, 1, prompt, 64, &n_prompt, NULL), AFMOE_OK);
+    assert_int_equal(afmoe_chat_tokenize(model, roles, contents, 1, NULL, prompt, 64, &n_prompt, NULL), AFMOE_OK);
     make_answer();
     return 0;
 }
@@ -161,7 +161,7 @@ static void until_the_stop_token(void **state)
     afmoe_session *session = prompted();
     afmoe_generate_options options = options_for(sink);
     afmoe_generate_result result;
-    afmoe_generate_result_init(&result);
+    afmoe_generate_result_init(&result, sizeof result);
     options.n_top_logprobs = sink->n_top = 5;
     assert_int_equal(afmoe_generate(session, NULL, &options, &result, NULL), AFMOE_END);
     assert_int_equal(result.finish_reason, AFMOE_FINISH_STOP_TOKEN);
@@ -187,7 +187,7 @@ static void in_parts_as_in_one(void **state)
     afmoe_session *session = prompted();
     afmoe_generate_options options = options_for(sink);
     afmoe_generate_result result;
-    afmoe_generate_result_init(&result);
+    afmoe_generate_result_init(&result, sizeof result);
     options.max_tokens = 0;
     assert_int_equal(afmoe_generate(session, NULL, &options, &result, NULL), AFMOE_OK);
     assert_int_equal(result.finish_reason, AFMOE_FINISH_LENGTH);
@@ -227,7 +227,7 @@ static void stop_strings_cut_the_text(void **state)
             afmoe_session *session = prompted();
             afmoe_generate_options options = options_for(sink);
             afmoe_generate_result result;
-            afmoe_generate_result_init(&result);
+            afmoe_generate_result_init(&result, sizeof result);
             options.stop_strings = strings;
             options.n_stop_strings = 2;
             assert_int_equal(afmoe_generate(session, NULL, &options, &result, NULL), AFMOE_END);
@@ -279,7 +279,7 @@ static void the_callback_can_stop(void **state)
     afmoe_session *session = prompted();
     afmoe_generate_options options = options_for(sink);
     afmoe_generate_result result;
-    afmoe_generate_result_init(&result);
+    afmoe_generate_result_init(&result, sizeof result);
     assert_int_equal(afmoe_generate(session, NULL, &options, &result, NULL), AFMOE_CANCELLED);
     assert_int_equal(result.finish_reason, AFMOE_FINISH_CANCELLED);
     assert_int_equal(result.n_generated, 8); /* the refused one is in the timeline */
@@ -302,7 +302,7 @@ static void a_cancel_object_can_stop(void **state)
     afmoe_generate_options options = options_for(sink);
     options.cancel = sink->cancel;
     afmoe_generate_result result;
-    afmoe_generate_result_init(&result);
+    afmoe_generate_result_init(&result, sizeof result);
     for (int i = 0; i < 2; i++) { /* the second call does nothing: it is set still */
         assert_int_equal(afmoe_generate(session, NULL, &options, &result, NULL), AFMOE_CANCELLED);
         assert_int_equal(result.finish_reason, AFMOE_FINISH_CANCELLED);
@@ -324,7 +324,7 @@ static void a_full_context_keeps_what_is_there(void **state)
     afmoe_context *small;
     afmoe_session *session;
     afmoe_context_options context_options;
-    afmoe_context_options_init(&context_options);
+    afmoe_context_options_init(&context_options, sizeof context_options);
     context_options.max_tokens = n_prompt + 20;
     assert_int_equal(afmoe_context_create(&small, model, &context_options, NULL), AFMOE_OK);
     assert_int_equal(afmoe_session_create(&session, small, NULL), AFMOE_OK);
@@ -332,7 +332,7 @@ static void a_full_context_keeps_what_is_there(void **state)
     struct sink *sink = new_sink();
     afmoe_generate_options options = options_for(sink);
     afmoe_generate_result result;
-    afmoe_generate_result_init(&result);
+    afmoe_generate_result_init(&result, sizeof result);
     assert_int_equal(afmoe_generate(session, NULL, &options, &result, NULL), AFMOE_CONTEXT_FULL);
     assert_int_equal(result.finish_reason, AFMOE_FINISH_CONTEXT);
     assert_int_equal(result.n_generated, 20);
@@ -360,13 +360,13 @@ static void the_seed_decides(void **state)
     afmoe_token runs[4][MAX_TOKENS];
     for (int run = 0; run < 4; run++) { /* 0 and 1 alike, 2 in two calls, 3 with another seed */
         afmoe_sampler_options sampler_options;
-        afmoe_sampler_options_init(&sampler_options);
+        afmoe_sampler_options_init(&sampler_options, sizeof sampler_options);
         sampler_options.temperature = 2.0f;
         sampler_options.seed = run == 3 ? 12 : 11;
         afmoe_sampler *sampler = make_sampler(&sampler_options);
         afmoe_session *session = prompted();
         afmoe_generate_options options;
-        afmoe_generate_options_init(&options);
+        afmoe_generate_options_init(&options, sizeof options);
         options.ignore_eos = 1;
         options.max_tokens = run == 2 ? 30 : 60;
         for (int part = 0; part < (run == 2 ? 2 : 1); part++)
@@ -386,12 +386,12 @@ static void n_prompt_parts_prompt_and_answer(void **state)
     (void)state;
     for (int count_prompt = 0; count_prompt < 2; count_prompt++) {
         afmoe_sampler_options sampler_options;
-        afmoe_sampler_options_init(&sampler_options);
+        afmoe_sampler_options_init(&sampler_options, sizeof sampler_options);
         sampler_options.presence_penalty = 100.0f;
         afmoe_sampler *sampler = make_sampler(&sampler_options);
         afmoe_session *session = prompted();
         afmoe_generate_options options;
-        afmoe_generate_options_init(&options);
+        afmoe_generate_options_init(&options, sizeof options);
         options.ignore_eos = 1;
         options.max_tokens = 60;
         if (count_prompt) options.n_prompt = 0;
@@ -416,7 +416,7 @@ static void broken_characters_become_replacements(void **state)
     const float value = 1e30f;
     assert_int_equal(afmoe_token_find(model, "\xc3", 1, &token, NULL), AFMOE_OK);
     afmoe_sampler_options sampler_options;
-    afmoe_sampler_options_init(&sampler_options);
+    afmoe_sampler_options_init(&sampler_options, sizeof sampler_options);
     sampler_options.bias_tokens = &token;
     sampler_options.bias_values = &value;
     sampler_options.n_bias = 1;
@@ -438,7 +438,7 @@ static void broken_characters_become_replacements(void **state)
     options.stop_strings = strings;
     options.n_stop_strings = 1;
     afmoe_generate_result result;
-    afmoe_generate_result_init(&result);
+    afmoe_generate_result_init(&result, sizeof result);
     assert_int_equal(afmoe_generate(session, sampler, &options, &result, NULL), AFMOE_END);
     assert_int_equal(result.finish_reason, AFMOE_FINISH_STOP_STRING);
     assert_int_equal(sink->n_bytes, 0);
@@ -471,8 +471,8 @@ static void own_stop_tokens_stop(void **state)
     afmoe_session *session = prompted();
     afmoe_generate_options options;
     afmoe_generate_result result;
-    afmoe_generate_options_init(&options);
-    afmoe_generate_result_init(&result);
+    afmoe_generate_options_init(&options, sizeof options);
+    afmoe_generate_result_init(&result, sizeof result);
     options.stop_tokens = &answer.tokens[3];
     options.n_stop_tokens = 1;
     options.ignore_eos = 1; /* is about the model's own set only */
@@ -488,8 +488,8 @@ static void refuse(afmoe_session *session, const afmoe_generate_options *options
 {
     afmoe_error error;
     afmoe_generate_result result;
-    afmoe_error_init(&error);
-    afmoe_generate_result_init(&result);
+    afmoe_error_init(&error, sizeof error);
+    afmoe_generate_result_init(&result, sizeof result);
     assert_int_equal(afmoe_generate(session, NULL, options, &result, &error), status);
     assert_string_equal(error.message, message);
     assert_int_equal(result.finish_reason, AFMOE_FINISH_ERROR);
@@ -502,30 +502,30 @@ static void bad_options_are_refused(void **state)
     afmoe_generate_options options;
     const afmoe_token bad = 2112;
     afmoe_session *session = prompted();
-    afmoe_generate_options_init(&options);
+    afmoe_generate_options_init(&options, sizeof options);
     options.n_top_logprobs = 1025;
     refuse(session, &options, AFMOE_INVALID, "n_top_logprobs is 1025, allowed are 0..1024");
-    afmoe_generate_options_init(&options);
+    afmoe_generate_options_init(&options, sizeof options);
     options.n_stop_tokens = 1;
     refuse(session, &options, AFMOE_INVALID, "n_stop_tokens is 1 but stop_tokens is NULL");
     options.stop_tokens = &bad;
     refuse(session, &options, AFMOE_INVALID, "stop_tokens[0] is 2112, allowed are 0..2111");
-    afmoe_generate_options_init(&options);
+    afmoe_generate_options_init(&options, sizeof options);
     options.n_stop_strings = 65;
     refuse(session, &options, AFMOE_INVALID, "n_stop_strings is 65, allowed are 0..64");
-    afmoe_generate_options_init(&options);
+    afmoe_generate_options_init(&options, sizeof options);
     options.ignore_eos = 2;
     refuse(session, &options, AFMOE_INVALID, "ignore_eos is 2, allowed are 0 and 1");
-    afmoe_generate_options_init(&options);
+    afmoe_generate_options_init(&options, sizeof options);
     options.keep_special = -1;
     refuse(session, &options, AFMOE_INVALID, "keep_special is -1, allowed are 0 and 1");
-    afmoe_generate_options_init(&options);
+    afmoe_generate_options_init(&options, sizeof options);
     options.reserved = 1;
     refuse(session, &options, AFMOE_INVALID, "afmoe_generate_options: reserved is 1, must be 0");
     afmoe_session_free(session);
 
     assert_int_equal(afmoe_session_create(&session, context, NULL), AFMOE_OK);
-    afmoe_generate_options_init(&options);
+    afmoe_generate_options_init(&options, sizeof options);
     refuse(session, &options, AFMOE_STATE, "the session has no logits to start from: append tokens first");
     afmoe_session_free(session);
 }

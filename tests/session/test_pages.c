@@ -28,7 +28,7 @@ static void promises_share_the_cap(void **state)
     uint64_t a = 0, b = 0;
     afmoe_error error;
     (void)state;
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     assert_int_equal(afmoe__pages_promise(store, &a, 11, &error), AFMOE_CONTEXT_FULL);
     assert_int_equal(a, 0);
     assert_int_equal(afmoe__pages_promise(store, &a, 6, &error), AFMOE_OK);

@@ -53,7 +53,7 @@ static void record(struct bits *bits, afmoe_session *session, uint64_t begin, ui
 {
     uint64_t positions[N_TOKENS];
     afmoe_append_options options;
-    afmoe_append_options_init(&options);
+    afmoe_append_options_init(&options, sizeof options);
     for (uint64_t p = begin; p < end; p++) positions[p - begin] = p;
     options.positions = positions;
     options.n_positions = end - begin;
@@ -190,7 +190,7 @@ static void ranges_and_positions_across_chunks(void **state)
         context_options.chunk_tokens = 64;
         afmoe_session *session = session_with(tiny, &context_options);
         afmoe_append_options options;
-        afmoe_append_options_init(&options);
+        afmoe_append_options_init(&options, sizeof options);
         options.logprob_begin = ranges[r][0];
         options.logprob_end = ranges[r][1];
         options.out_logprobs = logprobs + 1;
@@ -228,7 +228,7 @@ static void refuses_bad_ranges_and_positions(void **state)
     append(session, 0, 5);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         afmoe_append_options options;
-        afmoe_append_options_init(&options);
+        afmoe_append_options_init(&options, sizeof options);
         options.logprob_begin = cases[i].logprob_begin;
         options.logprob_end = cases[i].logprob_end;
         options.out_logprobs = logprobs;
@@ -254,7 +254,7 @@ static void first_logprob_needs_logits(void **state)
     afmoe_session *session = session_with(tiny, NULL);
     afmoe_append_options options;
     (void)state;
-    afmoe_append_options_init(&options);
+    afmoe_append_options_init(&options, sizeof options);
     append(session, 0, 10);
     CHECK_STATUS(AFMOE_OK, afmoe_session_rewind(session, 8, NULL, NULL, &error));
     options.logprob_begin = 8;
@@ -294,7 +294,7 @@ static void refuses_tokens_out_of_range(void **state)
 static void sync_to(afmoe_session *session, const afmoe_token *to, uint64_t n, uint64_t n_reused)
 {
     afmoe_append_result result;
-    afmoe_append_result_init(&result);
+    afmoe_append_result_init(&result, sizeof result);
     CHECK_STATUS(AFMOE_OK, afmoe_session_sync(session, to, n, NULL, &result, &error));
     assert_result(&result, n, n_reused, n - n_reused);
     assert_tokens(session, to, n);
@@ -371,7 +371,7 @@ static void check_rewind(const struct bits *expected, uint64_t rewind_tokens, ui
     options.chunk_tokens = 32;
     afmoe_session *session = session_with(tiny, &options);
     afmoe_append_result result;
-    afmoe_append_result_init(&result);
+    afmoe_append_result_init(&result, sizeof result);
     append(session, 0, 256);
     for (uint64_t p = 256; p < 290; p++) append(session, p, p + 1);
     CHECK_STATUS(AFMOE_OK, afmoe_session_rewind(session, to, NULL, &result, &error));
@@ -549,7 +549,7 @@ static void max_tokens_is_the_edge(void **state)
     afmoe_session *session = session_with(tiny, &options);
     afmoe_append_result result;
     (void)state;
-    afmoe_append_result_init(&result);
+    afmoe_append_result_init(&result, sizeof result);
     CHECK_STATUS(AFMOE_CONTEXT_FULL, afmoe_session_append(session, tokens, 21, NULL, &result, &error));
     assert_result(&result, 0, 0, 0);
     assert_no_logits(session);
@@ -622,7 +622,7 @@ static void full_leaves_everything_when_going_back(void **state)
     append(b, 0, 64);
     uint64_t held = stats_of(a).page_bytes, all = page_bytes_of(context);
     afmoe_append_result result;
-    afmoe_append_result_init(&result);
+    afmoe_append_result_init(&result, sizeof result);
     CHECK_STATUS(AFMOE_CONTEXT_FULL, afmoe_session_rewind(a, 196, NULL, &result, &error));
     assert_result(&result, 256, 0, 0);
     assert_last(expected, a, 256);
@@ -655,8 +655,8 @@ static void cancel_set_before(void **state)
     afmoe_append_result result;
     afmoe_cancel *cancel;
     (void)state;
-    afmoe_append_options_init(&options);
-    afmoe_append_result_init(&result);
+    afmoe_append_options_init(&options, sizeof options);
+    afmoe_append_result_init(&result, sizeof result);
     CHECK_STATUS(AFMOE_OK, afmoe_cancel_create(&cancel, &error));
     options.cancel = cancel;
     append(session, 0, 30);
@@ -709,8 +709,8 @@ static void progress_stops_and_whole_chunks_stay(void **state)
         struct stopper stopper = {.stop_at = 120};
         afmoe_append_options options;
         afmoe_append_result result;
-        afmoe_append_options_init(&options);
-        afmoe_append_result_init(&result);
+        afmoe_append_options_init(&options, sizeof options);
+        afmoe_append_result_init(&result, sizeof result);
         if (with_cancel) CHECK_STATUS(AFMOE_OK, afmoe_cancel_create(&stopper.cancel, &error));
         options.progress = stop_at;
         options.progress_data = &stopper;
@@ -741,8 +741,8 @@ static void stopped_rewind_and_sync(void **state)
         struct stopper stopper = {.stop_at = 1};
         afmoe_append_options options;
         afmoe_append_result result;
-        afmoe_append_options_init(&options);
-        afmoe_append_result_init(&result);
+        afmoe_append_options_init(&options, sizeof options);
+        afmoe_append_result_init(&result, sizeof result);
         options.progress = stop_at;
         options.progress_data = &stopper;
         append(session, 0, 300);
@@ -780,7 +780,7 @@ static void cancel_from_another_thread(void **state)
         afmoe_session *session = session_with(tiny, &context_options);
         struct stopper stopper = {.stop_at = i * i * 5000, .cancel = cancel};
         afmoe_append_options options;
-        afmoe_append_options_init(&options);
+        afmoe_append_options_init(&options, sizeof options);
         options.cancel = cancel;
         afmoe_cancel_clear(cancel);
         assert_int_equal(pthread_create(&thread, NULL, set_after, &stopper), 0);
@@ -808,7 +808,7 @@ static void check_numeric(afmoe_session *session, afmoe_sampler *sampler)
     afmoe_token token;
     uint64_t n;
     afmoe_generate_result result;
-    afmoe_generate_result_init(&result);
+    afmoe_generate_result_init(&result, sizeof result);
     CHECK_STATUS(AFMOE_NUMERIC, afmoe_session_logprobs(session, logprobs, VOCAB, &n, &error));
     CHECK_STATUS(AFMOE_NUMERIC, afmoe_session_top_logprobs(session, &token, logprobs, 1, &n, &error));
     CHECK_STATUS(AFMOE_NUMERIC, afmoe_sampler_sample(sampler, session, 0, &token, NULL, &error));
@@ -835,10 +835,10 @@ static void nan_weights_end_in_numeric(void **state)
         poison_variant(path, tensors[i]);
         afmoe_model *model = open_model(path);
         afmoe_session *session = session_with(model, NULL);
-        afmoe_sampler_options_init(&sampler_options);
+        afmoe_sampler_options_init(&sampler_options, sizeof sampler_options);
         sampler_options.temperature = 0.7f;
         CHECK_STATUS(AFMOE_OK, afmoe_sampler_create(&sampler, model, &sampler_options, &error));
-        afmoe_append_options_init(&options);
+        afmoe_append_options_init(&options, sizeof options);
         options.logprob_begin = 1;
         options.logprob_end = N_TOKENS;
         options.out_logprobs = logprobs;
@@ -911,7 +911,7 @@ static void other_session_from_a_callback(void **state)
     afmoe_session *a = open_session(context), *b = open_session(context);
     afmoe_append_options options;
     (void)state;
-    afmoe_append_options_init(&options);
+    afmoe_append_options_init(&options, sizeof options);
     options.progress = use_other;
     options.progress_data = b;
     CHECK_STATUS(AFMOE_OK, afmoe_session_append(a, tokens, 100, &options, NULL, &error));

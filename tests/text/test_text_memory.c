@@ -111,8 +111,9 @@ static afmoe_status encode_chat(void *data)
 {
     struct work *work = data;
     const char *roles[] = {"user"}, *contents[] = {"Hello"};
+    const afmoe_chat_options options = {.size = sizeof options, .add_generation_prompt = 1, .max_text_bytes = 8192};
     uint64_t n;
-    return afmoe__chatml_encode(work->tokenizer, roles, contents, 1, 1, work->ids, 8192, &n, NULL);
+    return afmoe__chatml_encode(work->tokenizer, roles, contents, 1, &options, work->ids, 8192, &n, NULL);
 }
 
 static afmoe_status decode_stream(void *data)

@@ -520,7 +520,7 @@ static void gguf_faults_are_named(void **state)
         {{CHANGED, .extra_merge = "h e"}, AFMOE_FORMAT, "repeats merge 0"},
         {{CHANGED, .extra_merge = "[ PAD1600]"}, AFMOE_FORMAT, "right part"},
         {{CHANGED, .number_key = "tokenizer.ggml.bos_token_id", .number = 1601}, AFMOE_FORMAT, "bos_token_id"},
-        {{CHANGED, .number_key = "tokenizer.ggml.eos_token_id", .number = UINT32_MAX}, AFMOE_FORMAT, "eos_token_id"},
+        {{CHANGED, .number_key = "tokenizer.ggml.eos_token_id", .number = UINT32_MAX - 1}, AFMOE_FORMAT, "eos_token_id"},
         {{CHANGED, .number_key = "tokenizer.ggml.padding_token_id", .number = 1601}, AFMOE_FORMAT, "padding_token_id"},
         {{CHANGED, .add_bos_is_number = true}, AFMOE_FORMAT, "add_bos_token"},
         {{CHANGED, .add_bos = true}, AFMOE_FORMAT, "bos_token_id is missing"},
@@ -554,6 +554,7 @@ static void odd_but_clear_gguf_works(void **state)
         {{CHANGED, .last_token = "\xff\xfe", .last_type = 1}, AFMOE_TOKEN_NORMAL, "\xff\xfe"}, /* no UTF-8 */
         {{CHANGED, .last_token = "a b", .last_type = 4}, AFMOE_TOKEN_ADDED, "a b"},
         {{CHANGED, .add_bos = true, .number_key = "tokenizer.ggml.bos_token_id"}, AFMOE_TOKEN_UNUSED, ""},
+        {{CHANGED, .number_key = "tokenizer.ggml.eos_token_id", .number = UINT32_MAX}, AFMOE_TOKEN_UNUSED, ""}, /* none */
         {{CHANGED, .no_types = true, .last_token = "xyzzy"}, AFMOE_TOKEN_NORMAL, "xyzzy"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

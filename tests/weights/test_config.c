@@ -85,6 +85,7 @@ static const struct {
     {"{\"num_experts_per_tok\": 5}", AFMOE_FORMAT, "num_experts_per_tok (5) is above num_experts (4)"},
     {"{\"num_experts_per_tok\": 0}", AFMOE_FORMAT, "num_experts_per_tok is 0"},
     {"{\"num_experts\": 0}", AFMOE_FORMAT, "num_experts is 0"},
+    {"{\"num_experts\": 65536, \"num_hidden_layers\": 9, \"layer_types\": null}", AFMOE_LIMIT, "allowed are 262144"},
     {"{\"n_group\": 3}", AFMOE_FORMAT, "num_experts (4) is no multiple of n_group (3)"},
     {"{\"n_group\": 2, \"topk_group\": 3}", AFMOE_FORMAT, "topk_group (3) is above n_group (2)"},
     {"{\"n_group\": 4, \"topk_group\": 1}", AFMOE_FORMAT, "num_experts_per_tok (2) is above the 1 experts of 1 groups"},
