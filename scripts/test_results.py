@@ -8,10 +8,12 @@ test_results.py count BUILD_DIR N_TESTS         after `meson test`: "PASSED FAIL
 A test program is as many tests as it reports itself: cmocka prints a line per case, Python's unittest their number;
 any other program is one. A program that ends badly is at least one failure, whatever it printed before.
 
-A line "skipped: NAME (reason)" is a test that did not take place; to skip without such a line is a failure. Three kinds
+A line "skipped: NAME (reason)" is a test that did not take place; to skip without such a line is a failure. Four kinds
 are told apart:
     skipped: level X (...)      a failure when /proc/cpuinfo says the CPU has the level, else a skip
     skipped: program X (...)    a failure: scripts/check installs all programs
+    skipped: sanitizer X (...)  a skip in a build with a sanitizer, which has the allocator or the address space; else
+                                a failure
     anything else               the optional reference folder is missing: a failure when it is there, else a skip
 """
 import json
@@ -38,11 +40,20 @@ def cpu_flags():
     return set()
 
 
-def is_excused(skip, flags, has_shared):
+def is_sanitized(build_dir):
+    answer = subprocess.run(['/usr/bin/meson', 'introspect', build_dir, '--buildoptions'], check=True,
+                            capture_output=True)
+    options = {option['name']: option['value'] for option in json.loads(answer.stdout)}
+    return options['b_sanitize'] != 'none'
+
+
+def is_excused(skip, flags, has_shared, sanitized):
     """Whether a test may be skipped on this machine."""
     kind, _, rest = skip.partition(' ')
     if kind == 'program':
         return False
+    if kind == 'sanitizer':
+        return sanitized
     if kind == 'level':
         level = rest.split(' ')[0]
         return level != 'c' and not LEVELS.get(level, set()) <= flags
@@ -58,7 +69,7 @@ def list_tests(build_dir, expression):
             print(test['name'])
 
 
-def count_one(test, flags, has_shared):
+def count_one(test, flags, has_shared, sanitized):
     """(passed, failed, skipped, reasons) of one line of meson's log."""
     out = test.get('stdout') or ''
     err = test.get('stderr') or ''
@@ -76,7 +87,7 @@ def count_one(test, flags, has_shared):
 
     reasons = []
     lines = set(re.findall(r'\bskipped: (.+)', text))
-    unexcused = {skip for skip in lines if not is_excused(skip, flags, has_shared)}
+    unexcused = {skip for skip in lines if not is_excused(skip, flags, has_shared, sanitized)}
     reasons += [f'skipped without need: {skip}' for skip in sorted(unexcused)]
     if (skipped or test['result'] == 'SKIP') and not lines:
         unexcused = {'no reason'}
@@ -97,13 +108,14 @@ def count_one(test, flags, has_shared):
 def count(build_dir, n_tests):
     flags = cpu_flags()
     has_shared = os.path.isdir(os.environ.get('AFMOE_SHARED') or '../shared')
+    sanitized = is_sanitized(build_dir)
     totals = [0, 0, 0]
     n_seen = 0
     with open(os.path.join(build_dir, 'meson-logs', 'testlog.json'), encoding='utf-8', errors='replace') as log:
         for line in log:
             test = json.loads(line)
             n_seen += 1
-            *counts, reasons = count_one(test, flags, has_shared)
+            *counts, reasons = count_one(test, flags, has_shared, sanitized)
             totals = [total + n for total, n in zip(totals, counts)]
             if reasons:
                 print(f'--- {test["name"]}: {"; ".join(reasons)}', file=sys.stderr)

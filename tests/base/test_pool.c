@@ -225,7 +225,7 @@ static void test_threads_refused(void **state)
 {
     (void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    print_message("skipped: test_threads_refused (sanitizers need the address space)\n");
+    print_message("skipped: sanitizer test_threads_refused (sanitizers need the address space)\n");
 #else
     struct rlimit old, tight;
     struct pool *pool = NULL;

@@ -163,7 +163,7 @@ static void test_out_of_memory(void **state)
 static void test_out_of_memory(void **state)
 {
     (void)state;
-    printf("skipped: out of memory (no allocator to stand before)\n");
+    printf("skipped: sanitizer out of memory (no allocator to stand before)\n");
 }
 
 #endif
