@@ -1,8 +1,9 @@
-/* Read-only mappings of whole files, see file.h. */
-#define _XOPEN_SOURCE 700 /* realpath */
+/* Files in memory, see file.h. */
+#define _GNU_SOURCE /* realpath, MAP_ANONYMOUS, MAP_NORESERVE, mlock */
 
 #include "file.h"
 
+#include "cancel.h"
 #include "error.h"
 #include "memory.h"
 
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,45 +23,119 @@ static afmoe_status fail_open(afmoe_error *error, int error_number, const char *
     return afmoe__fail_errno(error, missing ? AFMOE_NOT_FOUND : AFMOE_IO, error_number, "cannot open \"%s\"", path);
 }
 
-/* Takes `descriptor` over: a mapping outlives it. */
-static afmoe_status map_descriptor(struct mapped_file *out, int descriptor, const char *path, afmoe_error *error)
+/* ---- Where the bytes lie ---------------------------------------------------------------------------------------- */
+
+static uint64_t page_size(void)
 {
+    long n = sysconf(_SC_PAGESIZE);
+    return n > 0 ? (uint64_t)n : 4096;
+}
+
+/* A mapping begins at a page of the file, so that `data` may lie anywhere within the first. */
+static afmoe_status map_range(struct mapped_file *file, int descriptor, afmoe_error *error)
+{
+    uint64_t before = file->offset % page_size();
+    file->pages_bytes = before + file->size; /* both lie within the file */
+    void *pages = mmap(NULL, (size_t)file->pages_bytes, PROT_READ, MAP_PRIVATE, descriptor,
+                       (off_t)(file->offset - before));
+    if (pages == MAP_FAILED) {
+        return afmoe__fail_errno(error, errno == ENOMEM ? AFMOE_NO_MEMORY : AFMOE_IO, errno,
+                                 "cannot map \"%s\" (%llu bytes)", file->path, (unsigned long long)file->size);
+    }
+    file->pages = pages;
+    file->data = file->pages + before;
+    file->n_filled = file->size;
+    return AFMOE_OK;
+}
+
+/* Zero pages of our own, of which only those that are filled take memory. */
+static afmoe_status reserve(struct mapped_file *file, afmoe_error *error)
+{
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | (file->mode == FILE_PEEKED ? MAP_NORESERVE : 0);
+    void *pages = mmap(NULL, (size_t)file->size, PROT_READ | PROT_WRITE, flags, -1, 0);
+    if (pages == MAP_FAILED) return afmoe__fail_memory(error, file->size, "the bytes of a file");
+    file->pages = pages;
+    file->pages_bytes = file->size;
+    file->data = pages;
+    return AFMOE_OK;
+}
+
+/* Takes `descriptor` over, also on failure. */
+static afmoe_status use_descriptor(struct mapped_file *out, int descriptor, uint64_t offset, uint64_t length,
+                                   const char *path, enum file_mode mode, afmoe_error *error)
+{
+    struct mapped_file file = {.mode = mode, .offset = offset, .descriptor = descriptor, .has_descriptor = true};
     struct stat info;
     afmoe_status status = AFMOE_OK;
-    void *data = NULL;
-    char *path_copy = NULL;
     if (fstat(descriptor, &info) != 0) {
         status = afmoe__fail_errno(error, AFMOE_IO, errno, "cannot measure \"%s\"", path);
     } else if (!S_ISREG(info.st_mode)) {
         status = afmoe__fail(error, AFMOE_FORMAT, "\"%s\" is not a regular file", path);
-    } else if ((uint64_t)info.st_size > SIZE_MAX) {
-        status = afmoe__fail(error, AFMOE_LIMIT, "\"%s\": %llu bytes do not fit the address space", path,
+    } else if (offset > (uint64_t)info.st_size ||
+               (length != UINT64_MAX && length > (uint64_t)info.st_size - offset)) {
+        status = afmoe__fail(error, AFMOE_TRUNCATED, "\"%s\": %llu bytes from %llu on, the file has %llu", path,
+                             (unsigned long long)(length == UINT64_MAX ? 0 : length), (unsigned long long)offset,
                              (unsigned long long)info.st_size);
-    } else if (!(path_copy = afmoe__strdup(path))) {
-        status = afmoe__fail_memory(error, strlen(path) + 1, "a path");
-    } else if (info.st_size > 0) {
-        data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-        if (data == MAP_FAILED) {
-            status = afmoe__fail_errno(error, errno == ENOMEM ? AFMOE_NO_MEMORY : AFMOE_IO, errno,
-                                       "cannot map \"%s\" (%llu bytes)", path, (unsigned long long)info.st_size);
+    } else {
+        file.size = length == UINT64_MAX ? (uint64_t)info.st_size - offset : length;
+        if (file.size > PTRDIFF_MAX - page_size()) {
+            status = afmoe__fail(error, AFMOE_LIMIT, "\"%s\": %llu bytes do not fit the address space", path,
+                                 (unsigned long long)file.size);
+        } else if (!(file.path = afmoe__strdup(path))) {
+            status = afmoe__fail_memory(error, strlen(path) + 1, "a path");
         }
     }
-    close(descriptor);
-    if (status) {
-        afmoe__free(path_copy);
-        return status;
+    if (!status && file.size > 0) {
+        status = mode == FILE_MAPPED ? map_range(&file, descriptor, error) : reserve(&file, error);
     }
-    *out = (struct mapped_file){.data = data, .size = (uint64_t)info.st_size, .path = path_copy};
-    return AFMOE_OK;
+    if (status || mode == FILE_MAPPED || file.size == 0) {
+        close(descriptor); /* a mapping outlives it */
+        file.has_descriptor = false;
+    }
+    if (status) afmoe__file_close(&file);
+    else *out = file;
+    return status;
 }
 
-afmoe_status afmoe__file_map(struct mapped_file *out, const char *path, afmoe_error *error)
+afmoe_status afmoe__file_open(struct mapped_file *out, const char *path, enum file_mode mode, afmoe_error *error)
 {
     /* O_NONBLOCK: opening a FIFO must not wait for a writer. */
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0) return fail_open(error, errno, path);
-    return map_descriptor(out, descriptor, path, error);
+    return use_descriptor(out, descriptor, 0, UINT64_MAX, path, mode, error);
 }
+
+afmoe_status afmoe__file_open_range(struct mapped_file *out, int descriptor, uint64_t offset, uint64_t length,
+                                    enum file_mode mode, afmoe_error *error)
+{
+    char name[64];
+    snprintf(name, sizeof name, "descriptor %d at byte %llu", descriptor, (unsigned long long)offset);
+    int own = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+    if (own < 0) return afmoe__fail_errno(error, AFMOE_IO, errno, "cannot duplicate descriptor %d", descriptor);
+    return use_descriptor(out, own, offset, length, name, mode, error);
+}
+
+afmoe_status afmoe__file_open_memory(struct mapped_file *out, const void *data, uint64_t n_bytes, enum file_mode mode,
+                                     afmoe_error *error)
+{
+    struct mapped_file file = {.mode = mode, .size = n_bytes, .source = data, .path = afmoe__strdup("memory")};
+    if (!file.path) return afmoe__fail_memory(error, sizeof "memory", "a name");
+    afmoe_status status = AFMOE_OK;
+    if (mode == FILE_MAPPED) {
+        file.data = n_bytes ? data : NULL;
+        file.n_filled = n_bytes;
+    } else if (n_bytes > PTRDIFF_MAX) {
+        status = afmoe__fail(error, AFMOE_LIMIT, "%llu bytes of memory do not fit the address space",
+                             (unsigned long long)n_bytes);
+    } else if (n_bytes) {
+        status = reserve(&file, error);
+    }
+    if (status) afmoe__file_close(&file);
+    else *out = file;
+    return status;
+}
+
+/* ---- Names that come from files --------------------------------------------------------------------------------- */
 
 static bool is_plain_name(const char *name)
 {
@@ -86,7 +162,8 @@ static bool is_inside(const char *path, const char *root)
     return strncmp(path, root, n) == 0 && path[n] == '/';
 }
 
-static afmoe_status open_link(struct mapped_file *out, const char *folder, const char *path, afmoe_error *error)
+static afmoe_status open_link(struct mapped_file *out, const char *folder, const char *path, enum file_mode mode,
+                              afmoe_error *error)
 {
     char *target = realpath(path, NULL), *root = NULL;
     afmoe_status status;
@@ -102,14 +179,16 @@ static afmoe_status open_link(struct mapped_file *out, const char *folder, const
         goto end;
     }
     int descriptor = open(target, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-    status = descriptor < 0 ? fail_open(error, errno, path) : map_descriptor(out, descriptor, path, error);
+    status = descriptor < 0 ? fail_open(error, errno, path)
+                            : use_descriptor(out, descriptor, 0, UINT64_MAX, path, mode, error);
 end:
     free(target);
     free(root);
     return status;
 }
 
-afmoe_status afmoe__file_map_in(struct mapped_file *out, const char *folder, const char *name, afmoe_error *error)
+afmoe_status afmoe__file_open_in(struct mapped_file *out, const char *folder, const char *name, enum file_mode mode,
+                                 afmoe_error *error)
 {
     if (!is_plain_name(name)) {
         return afmoe__fail(error, AFMOE_FORMAT,
@@ -123,9 +202,9 @@ afmoe_status afmoe__file_map_in(struct mapped_file *out, const char *folder, con
     afmoe_status status;
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     if (descriptor >= 0) {
-        status = map_descriptor(out, descriptor, path, error);
+        status = use_descriptor(out, descriptor, 0, UINT64_MAX, path, mode, error);
     } else if (errno == ELOOP) {
-        status = open_link(out, folder, path, error);
+        status = open_link(out, folder, path, mode, error);
     } else {
         status = fail_open(error, errno, path);
     }
@@ -133,12 +212,106 @@ afmoe_status afmoe__file_map_in(struct mapped_file *out, const char *folder, con
     return status;
 }
 
-void afmoe__file_unmap(struct mapped_file *file)
+void afmoe__file_close(struct mapped_file *file)
 {
-    if (file->data) munmap((void *)file->data, (size_t)file->size);
+    if (file->has_descriptor) close(file->descriptor);
+    if (file->pages) munmap(file->pages, (size_t)file->pages_bytes); /* takes locks away, too */
     afmoe__free(file->path);
     *file = (struct mapped_file){0};
 }
+
+/* ---- Getting the bytes ------------------------------------------------------------------------------------------ */
+
+enum { PIECE_BYTES = 4 << 20 }; /* between two looks at cancel and progress */
+
+static afmoe_status read_up_to(struct mapped_file *file, uint64_t end, afmoe_error *error)
+{
+    while (file->n_filled < end) {
+        uint64_t left = end - file->n_filled;
+        size_t n = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
+        ssize_t got = pread(file->descriptor, file->pages + file->n_filled, n, (off_t)(file->offset + file->n_filled));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) {
+            return afmoe__fail_errno(error, AFMOE_IO, errno, "cannot read \"%s\" at byte %llu", file->path,
+                                     (unsigned long long)file->n_filled);
+        }
+        if (got == 0) {
+            return afmoe__fail(error, AFMOE_TRUNCATED, "\"%s\" ends at byte %llu, it had %llu when it was opened",
+                               file->path, (unsigned long long)file->n_filled, (unsigned long long)file->size);
+        }
+        file->n_filled += (uint64_t)got;
+    }
+    return AFMOE_OK;
+}
+
+afmoe_status afmoe__file_need(struct mapped_file *file, uint64_t n_bytes, afmoe_error *error)
+{
+    if (n_bytes <= file->n_filled) return AFMOE_OK;
+    uint64_t end = n_bytes;
+    /* Headers are asked for word by word: read on in larger steps. */
+    if (end - file->n_filled < PIECE_BYTES / 4) end = file->n_filled + PIECE_BYTES / 4;
+    if (end > file->size) end = file->size;
+    if (file->source) {
+        memcpy(file->pages + file->n_filled, file->source + file->n_filled, (size_t)(end - file->n_filled));
+        file->n_filled = end;
+        return AFMOE_OK;
+    }
+    afmoe_status status = read_up_to(file, end, error);
+    if (!status && file->n_filled == file->size) {
+        close(file->descriptor);
+        file->has_descriptor = false;
+    }
+    return status;
+}
+
+static afmoe_status fail_lock(const struct mapped_file *file, int error_number, afmoe_error *error)
+{
+    struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
+    char allowed[40] = "has no limit";
+    getrlimit(RLIMIT_MEMLOCK, &limit);
+    if (limit.rlim_cur != RLIM_INFINITY) {
+        snprintf(allowed, sizeof allowed, "is %llu bytes", (unsigned long long)limit.rlim_cur);
+    }
+    return afmoe__fail_errno(error, AFMOE_IO, error_number, "cannot lock the %llu bytes of \"%.200s\" in memory, "
+                             "RLIMIT_MEMLOCK %s", (unsigned long long)file->size, file->path, allowed);
+}
+
+/* The pages under data[begin, end). */
+static afmoe_status lock_pages(const struct mapped_file *file, uint64_t begin, uint64_t end, afmoe_error *error)
+{
+    uint64_t before = (uint64_t)(file->data - file->pages), first = (before + begin) & ~(page_size() - 1);
+    if (mlock(file->pages + first, (size_t)(before + end - first)) == 0) return AFMOE_OK;
+    return fail_lock(file, errno, error);
+}
+
+uint64_t afmoe__file_bytes_to_load(const struct mapped_file *file, bool lock)
+{
+    return file->pages && (lock || file->mode != FILE_MAPPED) ? file->size : 0;
+}
+
+afmoe_status afmoe__file_load(struct mapped_file *file, struct file_loading *loading, afmoe_error *error)
+{
+    uint64_t n = afmoe__file_bytes_to_load(file, loading->lock);
+    for (uint64_t begin = 0; begin < n;) {
+        uint64_t end = n - begin < PIECE_BYTES ? n : begin + PIECE_BYTES;
+        if (cancel_requested(loading->cancel)) {
+            return afmoe__fail(error, AFMOE_CANCELLED, "cancelled after %llu of %llu bytes",
+                               (unsigned long long)loading->done, (unsigned long long)loading->total);
+        }
+        afmoe_status status = afmoe__file_need(file, end, error);
+        if (!status && loading->lock) status = lock_pages(file, begin, end, error);
+        if (status) return status;
+        loading->done += end - begin;
+        begin = end;
+        if (loading->progress && loading->progress(loading->progress_data, loading->done, loading->total) != 0) {
+            return afmoe__fail(error, AFMOE_CANCELLED, "stopped by the progress callback after %llu of %llu bytes",
+                               (unsigned long long)loading->done, (unsigned long long)loading->total);
+        }
+    }
+    return AFMOE_OK;
+}
+
+/* ---- Names ------------------------------------------------------------------------------------------------------ */
 
 const char *afmoe__file_name(const struct mapped_file *file)
 {

@@ -1,6 +1,8 @@
 /* Opens a checkpoint, see checkpoint.h: what the path is, its files, the configuration, the weights. */
 #include "checkpoint.h"
 
+#include "bytes.h"
+#include "cancel.h"
 #include "error.h"
 #include "json.h"
 #include "json_fields.h"
@@ -27,14 +29,32 @@ struct owned {
 struct opening {
     struct checkpoint *out;
     struct owned *owned;
-    const char *path;
+    const struct checkpoint_source *source;
+    const char *path; /* of a folder */
     const struct checkpoint_options *options;
+    enum file_mode mode; /* of files with weights */
     struct tensor_table table;
     json_t *config_document;
     afmoe_error *error;
 };
 
 /* ---- JSON files of a folder ------------------------------------------------------------------------------------- */
+
+/* All of a document, unless it is too long to be parsed anyway: that is answered there. */
+static afmoe_status need_document(const struct opening *o, struct mapped_file *file)
+{
+    return file->size <= o->options->max_json_bytes ? afmoe__file_need(file, file->size, o->error) : AFMOE_OK;
+}
+
+static afmoe_status open_document(const struct opening *o, const char *name, struct mapped_file *out)
+{
+    enum file_mode mode = o->options->read ? FILE_PEEKED : FILE_MAPPED;
+    afmoe_status status = afmoe__file_open_in(out, o->path, name, mode, o->error);
+    if (status) return status;
+    status = need_document(o, out);
+    if (status) afmoe__file_close(out);
+    return status;
+}
 
 static afmoe_status parse_file(const struct opening *o, const struct mapped_file *file, json_t **out)
 {
@@ -46,11 +66,11 @@ static afmoe_status parse_file(const struct opening *o, const struct mapped_file
 static afmoe_status read_optional_json(const struct opening *o, const char *name, json_t **out)
 {
     struct mapped_file file;
-    afmoe_status status = afmoe__file_map_in(&file, o->path, name, o->error);
+    afmoe_status status = open_document(o, name, &file);
     if (status == AFMOE_NOT_FOUND) return AFMOE_OK;
     if (status) return status;
     status = parse_file(o, &file, out);
-    afmoe__file_unmap(&file);
+    afmoe__file_close(&file);
     return status;
 }
 
@@ -85,7 +105,7 @@ static afmoe_status read_tokenizer_config(const struct opening *o)
 
 static afmoe_status read_tokenizer(const struct opening *o)
 {
-    afmoe_status status = afmoe__file_map_in(&o->out->tokenizer_json, o->path, tokenizer_file, o->error);
+    afmoe_status status = open_document(o, tokenizer_file, &o->out->tokenizer_json);
     if (status == AFMOE_NOT_FOUND && !o->options->tokenizer_only) status = AFMOE_OK;
     return status ? status : read_tokenizer_config(o);
 }
@@ -97,7 +117,7 @@ static afmoe_status add_shard(struct opening *o, struct mapped_file *file)
 {
     struct safetensors *shard = &o->owned->shards[o->owned->n_shards];
     afmoe_status status = afmoe__safetensors_open(shard, file, &o->table, o->options->max_json_bytes, o->error);
-    if (status) afmoe__file_unmap(file);
+    if (status) afmoe__file_close(file);
     else o->owned->n_shards++;
     return status;
 }
@@ -172,7 +192,7 @@ static afmoe_status open_shards(struct opening *o, json_t *index)
     if (!status) status = reserve_shards(o, n);
     for (uint64_t i = 0; i < n && !status; i++) {
         struct mapped_file file;
-        status = afmoe__file_map_in(&file, o->path, names[i], o->error);
+        status = afmoe__file_open_in(&file, o->path, names[i], o->mode, o->error);
         if (status == AFMOE_NOT_FOUND) {
             status = afmoe__fail(o->error, AFMOE_FORMAT, "%s: shard \"%.255s\" is missing", index_file, names[i]);
         }
@@ -188,10 +208,10 @@ static afmoe_status open_folder_weights(struct opening *o)
 {
     struct mapped_file file;
     json_t *index = NULL;
-    afmoe_status status = afmoe__file_map_in(&file, o->path, weights_file, o->error);
+    afmoe_status status = afmoe__file_open_in(&file, o->path, weights_file, o->mode, o->error);
     if (!status) {
         status = reserve_shards(o, 1);
-        if (status) afmoe__file_unmap(&file);
+        if (status) afmoe__file_close(&file);
         else status = add_shard(o, &file);
         return status ? status : afmoe__tensors_sort(&o->table, o->error);
     }
@@ -207,7 +227,32 @@ static afmoe_status open_folder_weights(struct opening *o)
     return status;
 }
 
-/* ---- Path kinds ------------------------------------------------------------------------------------------------- */
+/* ---- Loading ---------------------------------------------------------------------------------------------------- */
+
+/* File i of those with weights; NULL past the last. */
+static struct mapped_file *weights_file_at(const struct checkpoint *c, uint64_t i)
+{
+    struct owned *owned = c->owned;
+    if (c->gguf) return i == 0 ? afmoe__gguf_file(c->gguf) : NULL;
+    return i < owned->n_shards ? &owned->shards[i].file : NULL;
+}
+
+static afmoe_status load(const struct opening *o)
+{
+    const struct checkpoint_options *options = o->options;
+    struct file_loading loading = {.lock = options->lock, .progress = options->progress,
+                                   .progress_data = options->progress_data, .cancel = options->cancel};
+    struct mapped_file *file;
+    afmoe_status status = AFMOE_OK;
+    if (options->headers_only) return AFMOE_OK;
+    for (uint64_t i = 0; (file = weights_file_at(o->out, i)); i++) /* sizes of files held at once: below 2^64 */
+        loading.total += afmoe__file_bytes_to_load(file, options->lock);
+    for (uint64_t i = 0; !status && (file = weights_file_at(o->out, i)); i++)
+        status = afmoe__file_load(file, &loading, o->error);
+    return status;
+}
+
+/* ---- Sources ---------------------------------------------------------------------------------------------------- */
 
 static afmoe_status bind(struct opening *o, bool is_gguf)
 {
@@ -237,9 +282,10 @@ static afmoe_status open_folder(struct opening *o)
     }
     if (!status) status = read_tokenizer(o);
     if (!status) status = read_generation(o);
-    if (!status && !tokenizer_only) status = open_folder_weights(o);
-    if (!status && !tokenizer_only) status = bind(o, false);
-    return status;
+    if (status || tokenizer_only) return status;
+    status = open_folder_weights(o);
+    if (!status) status = load(o);
+    return status ? status : bind(o, false);
 }
 
 static afmoe_status read_gguf_add_bos(const struct opening *o)
@@ -276,59 +322,126 @@ static afmoe_status open_gguf(struct opening *o, struct mapped_file *file)
     if (!status) status = afmoe__config_from_gguf(&c->config, c->gguf, o->error);
     if (!status) status = afmoe__tensors_add_gguf(&o->table, c->gguf, o->error);
     if (!status) status = afmoe__tensors_sort(&o->table, o->error);
+    if (!status) status = load(o);
     return status ? status : bind(o, true);
 }
 
-static afmoe_status open_file(struct opening *o)
+/* u64 length, a JSON object of that length */
+static bool looks_like_safetensors(const struct mapped_file *file)
 {
-    struct mapped_file file;
-    afmoe_status status = afmoe__file_map(&file, o->path, o->error);
-    if (status) return status;
-    if (afmoe__gguf_probe(file.data, file.size)) {
-        status = open_gguf(o, &file);
-    } else if (o->options->tokenizer_only) {
-        o->out->container = AFMOE_CONTAINER_TOKENIZER;
-        o->out->tokenizer_json = file;
-        return AFMOE_OK;
-    } else {
-        status = afmoe__fail(o->error, AFMOE_FORMAT,
-                             "\"%.255s\" is no GGUF file; a safetensors checkpoint is opened by its folder, a "
-                             "tokenizer.json with tokenizer_only", o->path);
+    return file->size > 8 && file->n_filled > 8 && load_le64(file->data) <= file->size - 8 && file->data[8] == '{';
+}
+
+static afmoe_status fail_kind(const struct opening *o, const struct mapped_file *file)
+{
+    if (looks_like_safetensors(file) && o->source->kind != SOURCE_PATH) {
+        return afmoe__fail(o->error, AFMOE_UNSUPPORTED,
+                           "%.120s holds safetensors, which lack the configuration; a safetensors checkpoint is opened by "
+                           "the path of its folder", file->path);
     }
-    afmoe__file_unmap(&file); /* already empty where it was taken over */
+    return afmoe__fail(o->error, AFMOE_FORMAT,
+                       "\"%.255s\" is no GGUF file; a safetensors checkpoint is opened by its folder, a tokenizer.json "
+                       "with tokenizer_only", file->path);
+}
+
+/* Takes the file over, also on failure. */
+static afmoe_status open_file(struct opening *o, struct mapped_file *file)
+{
+    enum { PROBE_BYTES = 16 };
+    afmoe_status status = afmoe__file_need(file, file->size < PROBE_BYTES ? file->size : PROBE_BYTES, o->error);
+    if (!status) {
+        if (afmoe__gguf_probe(file->data, file->size)) {
+            status = open_gguf(o, file);
+        } else if (o->options->tokenizer_only && !(status = need_document(o, file))) {
+            o->out->container = AFMOE_CONTAINER_TOKENIZER;
+            o->out->tokenizer_json = *file;
+            return AFMOE_OK;
+        } else if (!status) {
+            status = fail_kind(o, file);
+        }
+    }
+    afmoe__file_close(file); /* already empty where it was taken over */
     return status;
 }
 
 static afmoe_status open_path(struct opening *o)
 {
     enum path_kind kind;
+    struct mapped_file file;
+    o->path = o->source->path;
     afmoe_status status = afmoe__path_kind(&kind, o->path, o->error);
     if (status) return status;
     switch (kind) {
     case PATH_FOLDER: return open_folder(o);
-    case PATH_FILE: return open_file(o);
+    case PATH_FILE:
+        status = afmoe__file_open(&file, o->path, o->mode, o->error);
+        return status ? status : open_file(o, &file);
     case PATH_MISSING: return afmoe__fail(o->error, AFMOE_NOT_FOUND, "\"%.255s\" does not exist", o->path);
     case PATH_OTHER: break;
     }
     return afmoe__fail(o->error, AFMOE_FORMAT, "\"%.255s\" is neither a file nor a folder", o->path);
 }
 
-afmoe_status afmoe__checkpoint_open(struct checkpoint *out, const char *path, const struct checkpoint_options *options,
-                                    afmoe_error *error)
+static afmoe_status open_source(struct opening *o)
+{
+    const struct checkpoint_source *source = o->source;
+    struct mapped_file file;
+    afmoe_status status;
+    if (cancel_requested(o->options->cancel)) return afmoe__fail(o->error, AFMOE_CANCELLED, "cancelled");
+    if (source->kind == SOURCE_PATH) return open_path(o);
+    if (source->kind == SOURCE_RANGE) {
+        status = afmoe__file_open_range(&file, source->descriptor, source->offset, source->length, o->mode, o->error);
+    } else if (o->options->lock && !o->options->read) {
+        status = afmoe__fail(o->error, AFMOE_UNSUPPORTED,
+                             "memory that stays the caller's is the caller's to lock; with READ a copy is locked");
+    } else {
+        status = afmoe__file_open_memory(&file, source->data, source->length, o->mode, o->error);
+    }
+    return status ? status : open_file(o, &file);
+}
+
+afmoe_status afmoe__checkpoint_open_source(struct checkpoint *out, const struct checkpoint_source *source,
+                                           const struct checkpoint_options *options, afmoe_error *error)
 {
     *out = (struct checkpoint){.config = {.bos_token = -1, .eos_token = -1, .pad_token = -1}};
     /* Files that may be missing are tried, and the caller's error is written on failure only. */
     afmoe_error found = {.size = sizeof found};
-    struct opening o = {.out = out, .path = path, .options = options, .error = &found};
+    struct opening o = {.out = out, .source = source, .options = options, .error = &found};
+    bool all = !options->tokenizer_only && !options->headers_only;
+    o.mode = !options->read ? FILE_MAPPED : all ? FILE_READ : FILE_PEEKED;
     o.owned = afmoe__alloc_zeroed(1, sizeof *o.owned);
     if (!o.owned) return afmoe__fail_memory(error, sizeof *o.owned, "a checkpoint");
     out->owned = o.owned;
-    afmoe_status status = open_path(&o);
+    afmoe_status status = open_source(&o);
     json_decref(o.config_document);
     afmoe__tensors_free(&o.table);
     if (status == AFMOE_OK) return AFMOE_OK;
     afmoe__checkpoint_close(out);
     return afmoe__fail(error, status, "%s", found.message);
+}
+
+afmoe_status afmoe__checkpoint_open(struct checkpoint *out, const char *path, const struct checkpoint_options *options,
+                                    afmoe_error *error)
+{
+    const struct checkpoint_source source = {.kind = SOURCE_PATH, .path = path};
+    return afmoe__checkpoint_open_source(out, &source, options, error);
+}
+
+static void add_file(const struct mapped_file *file, uint64_t *mapped, uint64_t *private)
+{
+    *(file->mode == FILE_MAPPED ? mapped : private) += file->size;
+}
+
+void afmoe__checkpoint_memory(const struct checkpoint *checkpoint, uint64_t *out_mapped, uint64_t *out_private)
+{
+    const struct owned *owned = checkpoint->owned;
+    const struct mapped_file *file;
+    *out_mapped = 0;
+    *out_private = sizeof *owned + owned->bound.n_bytes + owned->n_shards * sizeof *owned->shards;
+    for (uint64_t i = 0; (file = weights_file_at(checkpoint, i)); i++) add_file(file, out_mapped, out_private);
+    for (uint64_t i = 0; i < owned->n_shards; i++) *out_private += owned->shards[i].names_bytes;
+    if (checkpoint->gguf) *out_private += afmoe__gguf_table_bytes(checkpoint->gguf);
+    add_file(&checkpoint->tokenizer_json, out_mapped, out_private);
 }
 
 void afmoe__checkpoint_close(struct checkpoint *checkpoint)
@@ -341,7 +454,7 @@ void afmoe__checkpoint_close(struct checkpoint *checkpoint)
         afmoe__free(owned);
     }
     afmoe__gguf_close(checkpoint->gguf);
-    afmoe__file_unmap(&checkpoint->tokenizer_json);
+    afmoe__file_close(&checkpoint->tokenizer_json);
     afmoe__generation_free(&checkpoint->generation);
     *checkpoint = (struct checkpoint){0};
 }

@@ -39,11 +39,13 @@ struct gguf {
     uint64_t n_tensors;
     uint64_t *offsets; /* of each tensor within the data, while opening */
     char *names;       /* all tensor names, NUL-terminated */
+    uint64_t names_bytes;
     uint64_t alignment;
 };
 
 /* What is left to read: the one place that moves through the header. */
 struct reader {
+    struct mapped_file *file;
     const uint8_t *data;
     uint64_t at, size;
     const char *path;
@@ -80,12 +82,19 @@ static afmoe_status fail_short(const struct reader *r, const char *what)
                        (unsigned long long)r->size, what, (unsigned long long)r->at);
 }
 
+/* Go on by n bytes, which lie in the file; they are there then. */
+static afmoe_status advance(struct reader *r, uint64_t n)
+{
+    afmoe_status status = afmoe__file_need(r->file, r->at + n, r->error);
+    if (!status) r->at += n;
+    return status;
+}
+
 static afmoe_status take(struct reader *r, uint64_t n, const char *what, const uint8_t **out)
 {
     if (!range_fits(r->at, n, r->size)) return fail_short(r, what);
     *out = r->data + r->at;
-    r->at += n;
-    return AFMOE_OK;
+    return advance(r, n);
 }
 
 static afmoe_status take_u32(struct reader *r, const char *what, uint32_t *out)
@@ -173,8 +182,7 @@ static afmoe_status skip_elements(struct reader *r, struct gguf_value *v, const 
                                r->path, key, (unsigned long long)v->n, type_bytes[v->element_type],
                                (unsigned long long)r->at, (unsigned long long)r->size);
         }
-        r->at += n_bytes;
-        return AFMOE_OK;
+        return advance(r, n_bytes);
     }
     if (v->n > (r->size - r->at) / 8) {
         return afmoe__fail(r->error, AFMOE_TRUNCATED,
@@ -353,6 +361,7 @@ static afmoe_status read_tensors(struct reader *r, struct gguf *g)
     g->tensors = afmoe__alloc_zeroed(g->n_tensors, sizeof *g->tensors);
     g->offsets = afmoe__alloc_array(g->n_tensors, sizeof *g->offsets);
     g->names = afmoe__alloc_array(n_names, 1);
+    g->names_bytes = n_names;
     if (!g->tensors || !g->offsets || !g->names) {
         return afmoe__fail_memory(r->error, g->n_tensors * (sizeof *g->tensors + sizeof *g->offsets) + n_names,
                                   "the GGUF tensor table");
@@ -434,7 +443,8 @@ afmoe_status afmoe__gguf_open(struct gguf **out, struct mapped_file *file, afmoe
 {
     struct gguf *g = afmoe__alloc_zeroed(1, sizeof *g);
     if (!g) return afmoe__fail_memory(error, sizeof *g, "a GGUF file");
-    struct reader r = {.data = file->data, .size = file->size, .path = afmoe__file_name(file), .error = error};
+    struct reader r = {.file = file, .data = file->data, .size = file->size, .path = afmoe__file_name(file),
+                       .error = error};
     afmoe_status status = read_header(&r, g);
     if (!status) status = read_keys(&r, g);
     if (!status) status = read_alignment(&r, g);
@@ -456,7 +466,7 @@ afmoe_status afmoe__gguf_open(struct gguf **out, struct mapped_file *file, afmoe
 void afmoe__gguf_close(struct gguf *gguf)
 {
     if (!gguf) return;
-    afmoe__file_unmap(&gguf->file);
+    afmoe__file_close(&gguf->file);
     afmoe__free(gguf->keys);
     afmoe__free(gguf->tensors);
     afmoe__free(gguf->names);
@@ -594,6 +604,17 @@ uint64_t afmoe__gguf_n_tensors(const struct gguf *gguf)
 const struct gguf_tensor *afmoe__gguf_tensor(const struct gguf *gguf, uint64_t index)
 {
     return &gguf->tensors[index];
+}
+
+struct mapped_file *afmoe__gguf_file(struct gguf *gguf)
+{
+    return &gguf->file;
+}
+
+uint64_t afmoe__gguf_table_bytes(const struct gguf *gguf)
+{
+    return sizeof *gguf + gguf->n_keys * sizeof *gguf->keys + gguf->n_tensors * sizeof *gguf->tensors +
+           gguf->names_bytes;
 }
 
 const char *afmoe__gguf_name(const struct gguf *gguf)

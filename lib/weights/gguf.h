@@ -1,4 +1,4 @@
-/* GGUF v2 and v3: header, metadata and tensor table of one file, read in place from the mapping.
+/* GGUF v2 and v3: header, metadata and tensor table of one file, used where they lie in memory.
  *
  * File: "GGUF", u32 version, u64 n_tensors, u64 n_keys; keys {string name, u32 type, value}; tensors {string name,
  * u32 n_dims, u64 dims[n_dims] (fastest first), u32 type, u64 offset}; padding to general.alignment (32); data.
@@ -36,7 +36,8 @@ struct gguf_tensor {
     uint64_t n_bytes;
 };
 
-/* Takes the mapping over on success only; checks everything against the file's size. */
+/* Takes the file over on success only; checks everything against its size. Only the header is asked for: the tensors'
+ * bytes are there once the file is loaded. */
 afmoe_status afmoe__gguf_open(struct gguf **out, struct mapped_file *file, afmoe_error *error);
 void afmoe__gguf_close(struct gguf *gguf);
 
@@ -64,6 +65,9 @@ void afmoe__gguf_next_string(const uint8_t **cursor, const uint8_t **out, uint64
 
 uint64_t afmoe__gguf_n_tensors(const struct gguf *gguf);
 const struct gguf_tensor *afmoe__gguf_tensor(const struct gguf *gguf, uint64_t index);
+struct mapped_file *afmoe__gguf_file(struct gguf *gguf);
+/* Memory of the tables. */
+uint64_t afmoe__gguf_table_bytes(const struct gguf *gguf);
 /* The file's name without folders. */
 const char *afmoe__gguf_name(const struct gguf *gguf);
 

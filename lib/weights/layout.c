@@ -196,6 +196,7 @@ static void *own(struct bound_memory *memory, uint64_t n, uint64_t element_bytes
     if (!block) return NULL;
     block->next = memory->blocks;
     memory->blocks = block;
+    memory->n_bytes += total;
     return &block->data;
 }
 
@@ -206,6 +207,7 @@ void afmoe__layout_free(struct bound_memory *memory)
         afmoe__free(memory->blocks);
         memory->blocks = next;
     }
+    memory->n_bytes = 0;
 }
 
 /* ---- Binding ---------------------------------------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
 /* Memory behind a bound view: float32 copies of the vectors and the lists of layers and experts. */
 struct bound_memory {
     struct bound_block *blocks;
+    uint64_t n_bytes;
 };
 
 struct layout_options {

@@ -185,6 +185,7 @@ static afmoe_status read_entries(const struct header *h, json_t *header, struct 
     if (!status) status = afmoe__tensors_reserve(table, n, h->error);
     if (status) return status;
     out->names = afmoe__alloc_array(n_names, 1);
+    out->names_bytes = n_names;
     extents = afmoe__alloc_array(n, sizeof *extents);
     if (!out->names || !extents) {
         status = afmoe__fail_memory(h->error, n_names + n * sizeof *extents, "tensor names");
@@ -210,7 +211,7 @@ static afmoe_status read_entries(const struct header *h, json_t *header, struct 
 }
 
 /* The header's text, by the length before it. */
-static afmoe_status find_header(const struct mapped_file *file, uint64_t max_json_bytes, uint64_t *out_bytes,
+static afmoe_status find_header(struct mapped_file *file, uint64_t max_json_bytes, uint64_t *out_bytes,
                                 afmoe_error *error)
 {
     const char *name = afmoe__file_name(file);
@@ -218,6 +219,8 @@ static afmoe_status find_header(const struct mapped_file *file, uint64_t max_jso
         return afmoe__fail(error, AFMOE_TRUNCATED, "%.120s: %llu bytes, a safetensors file has 8 or more", name,
                            (unsigned long long)file->size);
     }
+    afmoe_status status = afmoe__file_need(file, 8, error);
+    if (status) return status;
     uint64_t n_bytes = load_le64(file->data);
     if (n_bytes > file->size - 8) {
         return afmoe__fail(error, AFMOE_TRUNCATED, "%.120s: header of %llu bytes in a file of %llu", name,
@@ -227,6 +230,7 @@ static afmoe_status find_header(const struct mapped_file *file, uint64_t max_jso
         return afmoe__fail(error, AFMOE_LIMIT, "%.120s: header of %llu bytes, allowed are %llu", name,
                            (unsigned long long)n_bytes, (unsigned long long)max_json_bytes);
     }
+    if ((status = afmoe__file_need(file, 8 + n_bytes, error)) != AFMOE_OK) return status;
     if (n_bytes == 0 || file->data[8] != '{') {
         return afmoe__fail(error, AFMOE_FORMAT, "%.120s: the header does not begin with '{'", name);
     }
@@ -259,7 +263,7 @@ afmoe_status afmoe__safetensors_open(struct safetensors *out, struct mapped_file
 
 void afmoe__safetensors_close(struct safetensors *safetensors)
 {
-    afmoe__file_unmap(&safetensors->file);
+    afmoe__file_close(&safetensors->file);
     afmoe__free(safetensors->names);
     *safetensors = (struct safetensors){0};
 }

@@ -11,9 +11,11 @@
 struct safetensors {
     struct mapped_file file;
     char *names; /* of its tensors, NUL-terminated */
+    uint64_t names_bytes;
 };
 
-/* Adds the file's tensors to `table`. Takes the mapping over on success only; it must live as long as the table. */
+/* Adds the file's tensors to `table`. Takes the file over on success only; it must live as long as the table. Only the
+ * header is asked for: the tensors' bytes are there once the file is loaded. */
 afmoe_status afmoe__safetensors_open(struct safetensors *out, struct mapped_file *file, struct tensor_table *table,
                                      uint64_t max_json_bytes, afmoe_error *error);
 void afmoe__safetensors_close(struct safetensors *safetensors);

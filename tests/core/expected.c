@@ -35,11 +35,11 @@ afmoe_status expected_open(struct expected *out, const char *checkpoint_path, af
     struct mapped_file file;
     memset(out, 0, sizeof *out);
     path_beside(path, sizeof path, checkpoint_path);
-    afmoe_status status = afmoe__file_map(&file, path, error);
+    afmoe_status status = afmoe__file_open(&file, path, FILE_MAPPED, error);
     if (status != AFMOE_OK) return status;
     status = afmoe__safetensors_open(&out->file, &file, &out->table, 32u << 20, error);
     if (status != AFMOE_OK) {
-        afmoe__file_unmap(&file);
+        afmoe__file_close(&file);
         return status;
     }
     status = afmoe__tensors_sort(&out->table, error);

@@ -443,13 +443,13 @@ static afmoe_status load_gguf(const struct change *change, struct tokenizer **ou
     struct mapped_file file;
     struct gguf *gguf = NULL;
     afmoe_error open_error = {.size = sizeof open_error};
-    assert_int_equal(afmoe__file_map(&file, path, NULL), AFMOE_OK);
+    assert_int_equal(afmoe__file_open(&file, path, FILE_MAPPED, NULL), AFMOE_OK);
     afmoe_status status = afmoe__gguf_open(&gguf, &file, &open_error);
     if (status == AFMOE_OK) {
         status = afmoe__tokenizer_from_gguf(out, gguf, error);
         afmoe__gguf_close(gguf);
     } else {
-        afmoe__file_unmap(&file);
+        afmoe__file_close(&file);
         if (!change->flips) fail_msg("open: %s", open_error.message);
     }
     unlink(path);

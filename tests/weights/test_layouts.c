@@ -79,7 +79,7 @@ static void copy_others(struct safetensors_writer *w, const char *hub_file, int3
     struct mapped_file file;
     json_t *header, *entry;
     const char *name;
-    assert_int_equal(afmoe__file_map(&file, hub_file, NULL), AFMOE_OK);
+    assert_int_equal(afmoe__file_open(&file, hub_file, FILE_MAPPED, NULL), AFMOE_OK);
     uint64_t n_header = 0;
     memcpy(&n_header, file.data, 8);
     header = json_loadb((const char *)file.data + 8, n_header, 0, NULL);
@@ -104,7 +104,7 @@ static void copy_others(struct safetensors_writer *w, const char *hub_file, int3
                         shape, file.data + 8 + n_header + begin, end - begin);
     }
     json_decref(header);
-    afmoe__file_unmap(&file);
+    afmoe__file_close(&file);
 }
 
 enum part { GATE, UP, DOWN };
@@ -172,9 +172,9 @@ static void test_rewritten_nano(void **state)
     assert_int_equal(hub.layout, AFMOE_LAYOUT_HUB);
     struct mapped_file config;
     data_path(folder, sizeof folder, "nano/config.json");
-    assert_int_equal(afmoe__file_map(&config, folder, NULL), AFMOE_OK);
+    assert_int_equal(afmoe__file_open(&config, folder, FILE_MAPPED, NULL), AFMOE_OK);
     scratch_write(&scratch, "config.json", config.data, config.size);
-    afmoe__file_unmap(&config);
+    afmoe__file_close(&config);
     for (int32_t layout = AFMOE_LAYOUT_STACKED; layout <= AFMOE_LAYOUT_PRIME_RL; layout++) {
         write_layout(&hub, file, layout);
         check_open(&other, scratch.path, &options, AFMOE_OK, "", "rewritten");
