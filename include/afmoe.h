@@ -142,6 +142,11 @@ typedef struct afmoe_model afmoe_model;
 /** A token id. Valid ids are 0 <= id < vocab_size; -1 means "none" where said. */
 typedef int32_t afmoe_token;
 
+enum {
+    AFMOE_LOAD_MAP = 0, /* weights stay in the mapped file; the system shares and drops its pages */
+    AFMOE_LOAD_READ = 1 /* weights are read into private memory: what goes wrong with the file is a status */
+};
+
 typedef struct afmoe_model_options {
     uint32_t size;
     int32_t tokenizer_only;  /* 1: open the tokenizer, no weights; compute calls then answer STATE. Default 0 */
@@ -150,6 +155,14 @@ typedef struct afmoe_model_options {
     uint64_t max_json_bytes; /* cap for one JSON document. 1..2^30, default 33554432 (32 MiB) */
     afmoe_log_fn log;        /* warnings while opening. Default NULL */
     void *log_data;
+    int32_t load;            /* AFMOE_LOAD_*, default MAP. With READ a failing disk or a file that became shorter is IO or
+                                TRUNCATED, never a signal, and later changes of the file do not matter */
+    int32_t lock;            /* 1: keep the weights in memory (mlock), with either load. Where the system does not allow
+                                it: IO, with the limit. Default 0 */
+    afmoe_progress_fn progress; /* bytes of weights read or locked, every few MiB; not called when neither happens.
+                                   Default NULL */
+    void *progress_data;
+    const afmoe_cancel *cancel; /* looked at as often. Default NULL */
 } afmoe_model_options;
 
 AFMOE_API void afmoe_model_options_init(afmoe_model_options *options, uint32_t size);
@@ -158,12 +171,34 @@ AFMOE_API void afmoe_model_options_init(afmoe_model_options *options, uint32_t s
  *
  *  `path` is a GGUF file (v2, v3); a folder with config.json and model.safetensors or model.safetensors.index.json
  *  (tokenizer.json and generation_config.json are read where they are); or, with tokenizer_only, also a
- *  tokenizer.json. Weights stay in the mapped file: only headers are read here. The files must not change while the
- *  model is open.
+ *  tokenizer.json. Unless the options say otherwise weights stay in the mapped file, only headers are read here, and
+ *  the files must not change while the model is open.
  *
- *  NOT_FOUND, IO, FORMAT, TRUNCATED, LIMIT, UNSUPPORTED: the message names the file and the key or tensor. */
+ *  NOT_FOUND, IO, FORMAT, TRUNCATED, LIMIT, UNSUPPORTED: the message names the file and the key or tensor. CANCELLED:
+ *  by cancel or progress; nothing is left behind. */
 AFMOE_API afmoe_status afmoe_model_open(afmoe_model **out, const char *path, const afmoe_model_options *options,
                                         afmoe_error *error);
+
+/** Open a GGUF file (with tokenizer_only also a tokenizer.json) that is a part of a larger file: `length` bytes from
+ *  `offset` on, which needs no alignment; 2^64-1: all up to the end. The descriptor is duplicated: close it when you
+ *  like; its position is neither used nor changed.
+ *
+ *  Failures as in open. INVALID: fd is negative. IO: it is not open for reading. FORMAT: not a regular file.
+ *  TRUNCATED: the file does not hold that range. UNSUPPORTED: safetensors, which need the other files of their
+ *  folder. */
+AFMOE_API afmoe_status afmoe_model_open_fd(afmoe_model **out, int32_t fd, uint64_t offset, uint64_t length,
+                                           const afmoe_model_options *options, afmoe_error *error);
+
+/** Takes borrowed memory back: nothing of the library refers to it any more. */
+typedef void (*afmoe_release_fn)(void *user_data);
+
+/** The same from memory, any alignment. The n_bytes are borrowed and must not change until the last reference of the
+ *  model goes; then release(release_data) is called once, on the thread that dropped it (NULL: nobody is told). When
+ *  the call fails the memory was not taken and release is not called. With READ a copy is used, and changes do not
+ *  matter; `lock` without READ is UNSUPPORTED: the pages are yours to lock. */
+AFMOE_API afmoe_status afmoe_model_open_memory(afmoe_model **out, const void *data, uint64_t n_bytes,
+                                               afmoe_release_fn release, void *release_data,
+                                               const afmoe_model_options *options, afmoe_error *error);
 
 /** Add a reference; every retain needs one more free. */
 AFMOE_API void afmoe_model_retain(afmoe_model *model);
@@ -363,6 +398,35 @@ AFMOE_API void afmoe_context_info_init(afmoe_context_info *info, uint32_t size);
 /** What was chosen at create, and the memory held now. */
 AFMOE_API afmoe_status afmoe_context_get_info(afmoe_context *context, afmoe_context_info *info, afmoe_error *error);
 
+/* ---- Memory ----------------------------------------------------------------------------------------------------- */
+
+/** Bytes by what they are for. Only weights_mapped belongs to files (or to the caller of afmoe_model_open_memory) and
+ *  can be dropped and read again by the system; the others are private memory, and their sum is what a process grows
+ *  by, but for some ten KiB a thread and what malloc keeps. */
+typedef struct afmoe_memory {
+    uint32_t size;
+    int32_t reserved;
+    uint64_t weights_mapped;  /* checkpoint files used where they lie */
+    uint64_t weights_private; /* weights read or converted, tensor lists, tokenizer */
+    uint64_t scratch;         /* working memory of the context */
+    uint64_t pages;           /* keys and values, recycled pages included */
+    uint64_t sessions;        /* tokens, last logits and page tables */
+} afmoe_memory;
+
+AFMOE_API void afmoe_memory_init(afmoe_memory *memory, uint32_t size);
+
+/** What it would take to open `path`, make one context, and have n_sessions sessions with n_tokens each. Reads headers
+ *  and tokenizer, no weights; nothing stays open. Options as for the calls meant (NULL: the defaults).
+ *
+ *  Failures as in afmoe_model_open and afmoe_context_create. CONTEXT_FULL: max_tokens or max_page_bytes do not allow
+ *  that much. STATE: tokenizer_only. */
+AFMOE_API afmoe_status afmoe_estimate(const char *path, const afmoe_model_options *model_options,
+                                      const afmoe_context_options *context_options, uint64_t n_sessions,
+                                      uint64_t n_tokens, afmoe_memory *out, afmoe_error *error);
+
+/** What the context, its model and its sessions take now. A model shared by contexts is counted in each. */
+AFMOE_API afmoe_status afmoe_context_get_memory(afmoe_context *context, afmoe_memory *out, afmoe_error *error);
+
 /* ---- Session ---------------------------------------------------------------------------------------------------- */
 
 typedef struct afmoe_session afmoe_session;
@@ -393,6 +457,12 @@ typedef struct afmoe_append_options {
     uint64_t logits_capacity;      /* floats in out_logits */
     float *out_hidden;             /* [n_positions][hidden_size] */
     uint64_t hidden_capacity;      /* floats in out_hidden */
+    /* The experts chosen for every token this call computes, in every mixture layer, in the router's order:
+     * [n_computed][n_layers - n_dense_layers][n_experts_per_token]. CAPACITY, before anything is changed, when they do
+     * not fit. Either buffer may be NULL. Of a call that stops early the entries of the tokens kept are good. */
+    int32_t *out_expert_ids;       /* 0 <= id < n_experts. Default NULL */
+    float *out_expert_weights;     /* what their outputs are multiplied by. Default NULL */
+    uint64_t expert_capacity;      /* entries in each buffer */
 } afmoe_append_options;
 
 AFMOE_API void afmoe_append_options_init(afmoe_append_options *options, uint32_t size);
@@ -451,6 +521,22 @@ AFMOE_API afmoe_status afmoe_session_logprobs(afmoe_session *session, float *out
 /** Final hidden state (after the last norm) of the last position, hidden_size floats. */
 AFMOE_API afmoe_status afmoe_session_hidden(afmoe_session *session, float *out, uint64_t capacity, uint64_t *out_n,
                                             afmoe_error *error);
+
+enum {
+    AFMOE_POOL_MEAN = 1, /* the mean over all positions */
+    AFMOE_POOL_LAST = 2  /* the last position */
+};
+
+/** A text as one vector: make the timeline equal these tokens (at least one) and pool their final hidden states (after
+ *  the last norm) into hidden_size floats; `normalize` 1 scales the vector to length 1. For one vector a token use
+ *  out_hidden of append.
+ *
+ *  No logits are computed and none are left. LAST reuses a common prefix as sync does, MEAN computes all tokens.
+ *  CANCELLED: whole chunks are kept, as in append. NUMERIC: the vector is not finite, or zero and cannot be
+ *  normalized. On failure `out` is left alone. */
+AFMOE_API afmoe_status afmoe_session_embed(afmoe_session *session, const afmoe_token *tokens, uint64_t n_tokens,
+                                           int32_t pooling, int32_t normalize, const afmoe_cancel *cancel, float *out,
+                                           uint64_t capacity, uint64_t *out_n, afmoe_error *error);
 
 typedef struct afmoe_session_stats {
     uint32_t size;

@@ -84,20 +84,26 @@ static afmoe_status choose_stop_tokens(afmoe_model *model, afmoe_error *error)
 
 static void destroy(afmoe_model *model)
 {
+    afmoe_release_fn release = model->release;
+    void *release_data = model->release_data;
     afmoe__tokenizer_free(model->tokenizer);
     afmoe__checkpoint_close(&model->checkpoint);
     afmoe__free(model->usable);
     afmoe__free(model->stop_tokens);
     afmoe__free(model);
+    if (release) release(release_data);
 }
 
-static afmoe_status open_parts(afmoe_model *model, const char *path, const afmoe_model_options *options,
-                               afmoe_error *error)
+static afmoe_status open_parts(afmoe_model *model, const struct checkpoint_source *source,
+                               const afmoe_model_options *options, bool headers_only, afmoe_error *error)
 {
     struct checkpoint_options files = {.tokenizer_only = options->tokenizer_only, .strict = options->strict,
+                                       .read = options->load == AFMOE_LOAD_READ, .lock = options->lock,
+                                       .headers_only = headers_only, .progress = options->progress,
+                                       .progress_data = options->progress_data, .cancel = options->cancel,
                                        .max_json_bytes = options->max_json_bytes, .log = options->log,
                                        .log_data = options->log_data};
-    afmoe_status status = afmoe__checkpoint_open(&model->checkpoint, path, &files, error);
+    afmoe_status status = afmoe__checkpoint_open_source(&model->checkpoint, source, &files, error);
     if (status == AFMOE_OK) status = open_tokenizer(model, options, error);
     if (status != AFMOE_OK) return status;
     model->vocab_size = model->checkpoint.has_weights ? model->checkpoint.config.vocab_size
@@ -112,34 +118,80 @@ static afmoe_status check_options(const afmoe_model_options *options, afmoe_erro
 {
     afmoe_status status = afmoe__check_flag(options->tokenizer_only, "tokenizer_only", error);
     if (status == AFMOE_OK) status = afmoe__check_flag(options->strict, "strict", error);
+    if (status == AFMOE_OK) status = afmoe__check_flag(options->lock, "lock", error);
     if (status == AFMOE_OK) status = afmoe__check_reserved(options->reserved, "afmoe_model_options", error);
     if (status != AFMOE_OK) return status;
+    if (options->load != AFMOE_LOAD_MAP && options->load != AFMOE_LOAD_READ)
+        return afmoe__fail(error, AFMOE_INVALID, "load is %d, allowed are %d..%d", options->load, AFMOE_LOAD_MAP,
+                           AFMOE_LOAD_READ);
     if (options->max_json_bytes >= 1 && options->max_json_bytes <= MAX_JSON_BYTES) return AFMOE_OK;
     return afmoe__fail(error, AFMOE_INVALID, "max_json_bytes is %llu, allowed are 1..%d",
                        (unsigned long long)options->max_json_bytes, MAX_JSON_BYTES);
 }
 
-afmoe_status afmoe_model_open(afmoe_model **out, const char *path, const afmoe_model_options *options,
-                              afmoe_error *error)
+afmoe_status afmoe__model_open(afmoe_model **out, const struct checkpoint_source *source,
+                               const afmoe_model_options *options, bool headers_only, afmoe_error *error)
 {
     afmoe_model_options full;
     afmoe_model_options_init(&full, sizeof full);
-    afmoe_status status = afmoe__check_argument(out, "out", error);
-    if (status != AFMOE_OK) return status;
-    *out = NULL;
-    status = afmoe__check_argument(path, "path", error);
-    if (status == AFMOE_OK) status = afmoe__struct_read(&full, sizeof full, options, "afmoe_model_options", error);
+    afmoe_status status = afmoe__struct_read(&full, sizeof full, options, "afmoe_model_options", error);
     if (status == AFMOE_OK) status = check_options(&full, error);
     if (status != AFMOE_OK) return status;
     afmoe_model *model = afmoe__alloc_zeroed(1, sizeof *model);
     if (!model) return afmoe__fail_memory(error, sizeof *model, "a model");
     atomic_init(&model->n_references, 1);
-    status = open_parts(model, path, &full, error);
+    status = open_parts(model, source, &full, headers_only, error);
     if (status != AFMOE_OK)
         destroy(model);
     else
         *out = model;
     return status;
+}
+
+afmoe_status afmoe_model_open(afmoe_model **out, const char *path, const afmoe_model_options *options,
+                              afmoe_error *error)
+{
+    const struct checkpoint_source source = {.kind = SOURCE_PATH, .path = path};
+    afmoe_status status = afmoe__check_argument(out, "out", error);
+    if (status != AFMOE_OK) return status;
+    *out = NULL;
+    status = afmoe__check_argument(path, "path", error);
+    return status == AFMOE_OK ? afmoe__model_open(out, &source, options, false, error) : status;
+}
+
+afmoe_status afmoe_model_open_fd(afmoe_model **out, int32_t fd, uint64_t offset, uint64_t length,
+                                 const afmoe_model_options *options, afmoe_error *error)
+{
+    const struct checkpoint_source source = {.kind = SOURCE_RANGE, .descriptor = fd, .offset = offset,
+                                             .length = length};
+    afmoe_status status = afmoe__check_argument(out, "out", error);
+    if (status != AFMOE_OK) return status;
+    *out = NULL;
+    if (fd < 0) return afmoe__fail(error, AFMOE_INVALID, "fd is %d, allowed are 0..2^31-1", fd);
+    return afmoe__model_open(out, &source, options, false, error);
+}
+
+afmoe_status afmoe_model_open_memory(afmoe_model **out, const void *data, uint64_t n_bytes, afmoe_release_fn release,
+                                     void *release_data, const afmoe_model_options *options, afmoe_error *error)
+{
+    const struct checkpoint_source source = {.kind = SOURCE_MEMORY, .data = data, .length = n_bytes};
+    afmoe_status status = afmoe__check_argument(out, "out", error);
+    if (status != AFMOE_OK) return status;
+    *out = NULL;
+    status = afmoe__check_argument(data, "data", error);
+    if (status == AFMOE_OK) status = afmoe__model_open(out, &source, options, false, error);
+    if (status != AFMOE_OK) return status;
+    (*out)->release = release;
+    (*out)->release_data = release_data;
+    return AFMOE_OK;
+}
+
+void afmoe__model_memory(const afmoe_model *model, uint64_t *out_mapped, uint64_t *out_private)
+{
+    afmoe__checkpoint_memory(&model->checkpoint, out_mapped, out_private);
+    *out_private += sizeof *model + model->n_stop_tokens * sizeof *model->stop_tokens;
+    if (model->usable) *out_private += model->vocab_size;
+    if (model->tokenizer) *out_private += afmoe__tokenizer_bytes(model->tokenizer);
 }
 
 void afmoe_model_retain(afmoe_model *model)

@@ -96,6 +96,26 @@ afmoe_status afmoe_session_rewind(afmoe_session *session, uint64_t n_tokens, con
     return compute(CALL_REWIND, session, NULL, n_tokens, options, result, error);
 }
 
+afmoe_status afmoe_session_embed(afmoe_session *session, const afmoe_token *tokens, uint64_t n_tokens, int32_t pooling,
+                                 int32_t normalize, const afmoe_cancel *cancel, float *out, uint64_t capacity,
+                                 uint64_t *out_n, afmoe_error *error)
+{
+    if (pooling != AFMOE_POOL_MEAN && pooling != AFMOE_POOL_LAST)
+        return afmoe__fail(error, AFMOE_INVALID, "pooling is %d, allowed are %d..%d", pooling, AFMOE_POOL_MEAN,
+                           AFMOE_POOL_LAST);
+    afmoe_status status = afmoe__check_flag(normalize, "normalize", error);
+    if (status == AFMOE_OK) status = afmoe__session_enter(session, error);
+    if (status != AFMOE_OK) return status;
+    uint64_t hidden_size = session->context->model->checkpoint.config.hidden_size;
+    status = afmoe__check_capacity(out, capacity, hidden_size, out_n, error);
+    if (status == AFMOE_OK && n_tokens == 0)
+        status = afmoe__fail(error, AFMOE_INVALID, "n_tokens is 0, an embedding needs 1 or more");
+    if (status == AFMOE_OK)
+        status = afmoe__session_embed(session->core, tokens, n_tokens, pooling, normalize, cancel, out, error);
+    afmoe__session_leave(session);
+    return status;
+}
+
 /* ---- Calls that look ---- */
 
 afmoe_status afmoe_session_tokens(afmoe_session *session, afmoe_token *out, uint64_t capacity, uint64_t *out_n,

@@ -17,6 +17,8 @@ struct afmoe_model {
     uint8_t *usable;             /* [vocab_size], 0 for rows without a token; NULL: all usable */
     afmoe_token *stop_tokens;
     uint64_t n_stop_tokens;
+    afmoe_release_fn release; /* of memory it was opened from; NULL: none */
+    void *release_data;
 };
 
 struct afmoe_context {
@@ -36,6 +38,12 @@ struct afmoe_sampler {
     afmoe_model *model;
     struct sampler *core;
 };
+
+/* Check and complete the options, then open. `headers_only`: to be measured, not used. */
+afmoe_status afmoe__model_open(afmoe_model **out, const struct checkpoint_source *source,
+                               const afmoe_model_options *options, bool headers_only, afmoe_error *error);
+/* As the fields of afmoe_memory. */
+void afmoe__model_memory(const afmoe_model *model, uint64_t *out_mapped, uint64_t *out_private);
 
 /* OK, or UNSUPPORTED when the model has no tokenizer. */
 afmoe_status afmoe__model_need_tokenizer(const afmoe_model *model, afmoe_error *error);

@@ -8,6 +8,8 @@
 #include "afmoe.h"
 #include "cells.h"
 
+#include <stdbool.h>
+
 struct batch_item {
     const struct cells *cells; /* with a page for every position that is written or seen */
     const afmoe_token *tokens;
@@ -15,6 +17,7 @@ struct batch_item {
     uint64_t n_past;
     const uint64_t *wanted; /* rows of this item (0..n_tokens-1), rising, that want the head */
     uint64_t n_wanted;
+    bool hidden_only; /* of those rows: the final norm, no logits */
     uint64_t first_row; /* set by the decoder */
 };
 

@@ -89,11 +89,13 @@ static uint64_t worker_scratch_bytes(const struct decoder *d, int32_t cpu_level)
     return linear > attention ? linear : attention;
 }
 
+/* Touched at once: what scratch takes shows when it is made, and no pass waits for a page of it. */
 static afmoe_status allocate(struct decoder *d, const struct decoder_options *options, afmoe_error *error)
 {
     d->scratch_bytes = lay_out(d, NULL);
     d->scratch = afmoe__alloc_aligned(d->scratch_bytes, 1);
     if (!d->scratch) return afmoe__fail_memory(error, d->scratch_bytes, "scratch of the decoder");
+    memset(d->scratch, 0, d->scratch_bytes);
     lay_out(d, d->scratch);
     d->rope_factor = afmoe__rope_frequencies(d->frequencies, d->config);
     return afmoe__engine_create(&d->engine, options->cpu_level, options->n_threads,
@@ -140,6 +142,12 @@ const struct kernels *afmoe__decoder_kernels(const struct decoder *d)
 uint64_t afmoe__decoder_scratch_bytes(const struct decoder *d)
 {
     return d->scratch_bytes + d->engine.worker_scratch_bytes * afmoe__pool_n_threads(d->engine.pool);
+}
+
+uint64_t afmoe__decoder_scratch_needed(const struct model_config *config, const struct decoder_options *options)
+{
+    struct decoder d = {.config = config, .max_rows = options->max_rows};
+    return lay_out(&d, NULL) + options->n_threads * engine_scratch_piece(worker_scratch_bytes(&d, options->cpu_level));
 }
 
 /* ---- The pass ---- */
@@ -252,9 +260,10 @@ static void head_rows(struct decoder *d, const struct batch *batch, uint64_t ite
                                    d->weights->norm, hidden, (float)d->config->rms_norm_eps);
     struct linear_job job = {.weights = &d->weights->head, .x = d->hidden, .x_stride = hidden, .n_tokens = n,
                              .y = d->logits, .y_stride = vocab};
-    afmoe__linear_run(&d->engine, &job, 1);
+    if (!item->hidden_only) afmoe__linear_run(&d->engine, &job, 1);
     for (uint64_t i = 0; i < n; i++)
-        on_row(user, item_index, item->wanted[first + i], d->hidden + i * hidden, d->logits + i * vocab);
+        on_row(user, item_index, item->wanted[first + i], d->hidden + i * hidden,
+               item->hidden_only ? NULL : d->logits + i * vocab);
 }
 
 static afmoe_status cancelled(afmoe_error *error, uint32_t layer)

@@ -23,10 +23,12 @@ afmoe_status afmoe__decoder_create(struct decoder **out, const struct model_conf
 void afmoe__decoder_free(struct decoder *decoder);
 int32_t afmoe__decoder_cpu_level(const struct decoder *decoder);
 const struct kernels *afmoe__decoder_kernels(const struct decoder *decoder);
+/* Of a decoder that is there, or would be made with these options: the same number. */
 uint64_t afmoe__decoder_scratch_bytes(const struct decoder *decoder);
+uint64_t afmoe__decoder_scratch_needed(const struct model_config *config, const struct decoder_options *options);
 
-/* Receives the head of one wanted row: `hidden` after the final norm and `logits`, both borrowed for the call. Rows
- * come item by item, rising. */
+/* Receives the head of one wanted row: `hidden` after the final norm and `logits` (NULL for hidden_only), both borrowed
+ * for the call. Rows come item by item, rising. */
 typedef void (*decoder_row_fn)(void *user, uint64_t item, uint64_t row, const float *hidden, const float *logits);
 
 /* For instruments: sees inside a pass. Any pointer may be NULL. */

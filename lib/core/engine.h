@@ -3,6 +3,7 @@
 #define AFMOE_CORE_ENGINE_H
 
 #include "kernels.h"
+#include "memory.h"
 #include "pool.h"
 #include "weights.h"
 
@@ -18,6 +19,12 @@ afmoe_status afmoe__engine_create(struct engine *out, int32_t cpu_level, uint32_
                                   uint64_t worker_scratch_bytes, afmoe_error *error);
 /* Safe on a zeroed struct. */
 void afmoe__engine_destroy(struct engine *engine);
+
+/* Whole cache lines, so that workers do not share any. */
+static inline uint64_t engine_scratch_piece(uint64_t worker_scratch_bytes)
+{
+    return (worker_scratch_bytes + CACHE_LINE_BYTES - 1) & ~(uint64_t)(CACHE_LINE_BYTES - 1);
+}
 
 static inline void *engine_scratch(const struct engine *engine, uint32_t worker)
 {

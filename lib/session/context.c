@@ -1,9 +1,11 @@
 /* Context, see context.h: options checked and resolved, decoder and page store made from them. */
 #include "context_private.h"
 
+#include "checked.h"
 #include "cpu.h"
 #include "error.h"
 #include "memory.h"
+#include "session.h"
 #include "topology.h"
 
 #include <stdio.h>
@@ -73,33 +75,43 @@ static afmoe_status check_sizes(struct context *context, const afmoe_context_opt
     if (options->rewind_tokens > (uint64_t)1 << 32)
         return afmoe__fail(error, AFMOE_INVALID, "rewind_tokens is %llu, allowed are 0..2^32",
                            (unsigned long long)options->rewind_tokens);
-    context->chunk_tokens = options->chunk_tokens < context->max_tokens ? options->chunk_tokens
-                                                                        : (uint32_t)context->max_tokens;
-    context->rewind_tokens = options->rewind_tokens;
-    for (uint32_t layer = 0; layer < config->n_layers; layer++)
-        if (!config->layer_is_full[layer]) context->has_sliding_layers = true;
+    uint64_t chunk_tokens = options->chunk_tokens < context->max_tokens ? options->chunk_tokens : context->max_tokens;
+    afmoe__page_plan_init(&context->plan, config, options->rewind_tokens, chunk_tokens);
     return AFMOE_OK;
+}
+
+/* What the options mean for this model and machine; makes nothing. */
+static afmoe_status resolve(struct context *context, struct decoder_options *decoder,
+                            const afmoe_context_options *options, afmoe_error *error)
+{
+    afmoe_status status;
+    *decoder = (struct decoder_options){.cells = CELLS_F32};
+    if ((status = check_threads(context, options, error)) != AFMOE_OK) return status;
+    if ((status = check_level(&decoder->cpu_level, options, error)) != AFMOE_OK) return status;
+    if ((status = check_precision(context, options, error)) != AFMOE_OK) return status;
+    if ((status = check_sizes(context, options, error)) != AFMOE_OK) return status;
+    decoder->n_threads = context->n_threads;
+    decoder->cells = context->cell_format;
+    decoder->max_rows = context->plan.chunk_tokens;
+    return AFMOE_OK;
+}
+
+static uint64_t page_bytes(const struct context *context)
+{
+    return 2 * context->config->n_kv_heads * head_page_bytes(context->cell_format, context->config->head_dim);
 }
 
 static afmoe_status build(struct context *context, const afmoe_context_options *options, afmoe_error *error)
 {
-    const struct model_config *config = context->config;
-    struct decoder_options decoder = {.cells = CELLS_F32};
-    afmoe_status status;
-    if ((status = check_threads(context, options, error)) != AFMOE_OK) return status;
-    if ((status = check_level(&decoder.cpu_level, options, error)) != AFMOE_OK) return status;
-    if ((status = check_precision(context, options, error)) != AFMOE_OK) return status;
-    if ((status = check_sizes(context, options, error)) != AFMOE_OK) return status;
+    struct decoder_options decoder;
+    afmoe_status status = resolve(context, &decoder, options, error);
+    if (status != AFMOE_OK) return status;
 
     if ((status = afmoe__turns_init(&context->turns, error)) != AFMOE_OK) return status;
     context->has_turns = true;
-    uint64_t page_bytes = 2 * config->n_kv_heads * head_page_bytes(context->cell_format, config->head_dim);
-    status = afmoe__pages_create(&context->pages, page_bytes, options->max_page_bytes, error);
+    status = afmoe__pages_create(&context->pages, page_bytes(context), options->max_page_bytes, error);
     if (status != AFMOE_OK) return status;
-    decoder.n_threads = context->n_threads;
-    decoder.cells = context->cell_format;
-    decoder.max_rows = context->chunk_tokens;
-    return afmoe__decoder_create(&context->decoder, config, context->weights, &decoder, error);
+    return afmoe__decoder_create(&context->decoder, context->config, context->weights, &decoder, error);
 }
 
 static void log_choice(const struct context *context, const afmoe_context_options *options)
@@ -145,10 +157,50 @@ void afmoe__context_info(struct context *context, afmoe_context_info *out)
     out->cpu_level = afmoe__decoder_cpu_level(context->decoder);
     out->precision = context->precision;
     out->cells = context->cells;
-    out->chunk_tokens = context->chunk_tokens;
+    out->chunk_tokens = (uint32_t)context->plan.chunk_tokens;
     out->max_tokens = context->max_tokens;
     out->page_bytes = afmoe__pages_bytes(context->pages);
     out->scratch_bytes = afmoe__decoder_scratch_bytes(context->decoder);
+}
+
+void afmoe__context_memory(struct context *context, afmoe_memory *out)
+{
+    out->scratch = afmoe__decoder_scratch_bytes(context->decoder);
+    out->pages = afmoe__pages_memory(context->pages);
+    out->sessions = context->n_sessions * afmoe__session_bytes(context);
+}
+
+/* Pages of n sessions: while the last one grows, the others have given back what they can. */
+static bool count_pages(const struct page_plan *plan, uint64_t n_sessions, uint64_t n_tokens, uint64_t *out)
+{
+    uint64_t held = afmoe__plan_pages_held(plan, afmoe__plan_first_kept(plan, n_tokens), n_tokens);
+    *out = 0;
+    if (n_sessions == 0) return true;
+    return checked_mul(n_sessions - 1, held, out) &&
+           checked_add(*out, afmoe__plan_most_pages(plan, 0, 0, n_tokens), out);
+}
+
+afmoe_status afmoe__context_estimate(const struct model_config *config, const afmoe_context_options *options,
+                                     uint64_t n_sessions, uint64_t n_tokens, afmoe_memory *out, afmoe_error *error)
+{
+    struct context context = {.config = config};
+    struct decoder_options decoder;
+    uint64_t n_pages;
+    afmoe_status status = resolve(&context, &decoder, options, error);
+    if (status != AFMOE_OK) return status;
+    if (n_tokens > context.max_tokens)
+        return afmoe__fail(error, AFMOE_CONTEXT_FULL, "%llu tokens; a session holds %llu", (unsigned long long)n_tokens,
+                           (unsigned long long)context.max_tokens);
+    out->scratch = afmoe__decoder_scratch_needed(config, &decoder);
+    if (!count_pages(&context.plan, n_sessions, n_tokens, &n_pages) ||
+        !checked_mul(n_pages, afmoe__pages_block_bytes(page_bytes(&context)), &out->pages) ||
+        !checked_mul(n_sessions, afmoe__session_bytes(&context), &out->sessions))
+        return afmoe__fail(error, AFMOE_LIMIT, "%llu sessions take more than 2^64 bytes", (unsigned long long)n_sessions);
+    if (n_pages <= options->max_page_bytes / page_bytes(&context)) return AFMOE_OK;
+    return afmoe__fail(error, AFMOE_CONTEXT_FULL,
+                       "key/value memory: %llu pages of %llu bytes needed, max_page_bytes allows %llu",
+                       (unsigned long long)n_pages, (unsigned long long)page_bytes(&context),
+                       (unsigned long long)(options->max_page_bytes / page_bytes(&context)));
 }
 
 const struct model_config *afmoe__context_config(const struct context *context)

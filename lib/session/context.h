@@ -15,6 +15,11 @@ afmoe_status afmoe__context_create(struct context **out, const struct model_conf
 /* All sessions must be gone. */
 void afmoe__context_free(struct context *context);
 void afmoe__context_info(struct context *context, afmoe_context_info *out);
+/* Scratch, pages and sessions: what they take now, and what a context with so many sessions, each grown to n_tokens one
+ * after the other, would take. CONTEXT_FULL when the options do not allow that much. The other fields stay. */
+void afmoe__context_memory(struct context *context, afmoe_memory *out);
+afmoe_status afmoe__context_estimate(const struct model_config *config, const afmoe_context_options *options,
+                                     uint64_t n_sessions, uint64_t n_tokens, afmoe_memory *out, afmoe_error *error);
 const struct model_config *afmoe__context_config(const struct context *context);
 
 #endif

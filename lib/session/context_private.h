@@ -4,8 +4,11 @@
 
 #include "context.h"
 #include "decoder.h"
+#include "page_plan.h"
 #include "pages.h"
 #include "turns.h"
+
+#include <stdatomic.h>
 
 struct context {
     const struct model_config *config;
@@ -13,11 +16,13 @@ struct context {
     struct decoder *decoder; /* used by whoever has the turn */
     struct page_store *pages;
     struct turns turns;
-    bool has_turns, has_sliding_layers;
-    uint32_t n_threads, chunk_tokens;
+    bool has_turns;
+    uint32_t n_threads;
     int32_t precision, cells; /* AFMOE_PRECISION_*, AFMOE_CELLS_* */
     enum cell_format cell_format;
-    uint64_t max_tokens, rewind_tokens;
+    uint64_t max_tokens;
+    struct page_plan plan;
+    _Atomic uint64_t n_sessions;
 };
 
 #endif

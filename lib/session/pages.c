@@ -64,12 +64,27 @@ uint64_t afmoe__pages_page_bytes(const struct page_store *store)
     return store->page_bytes;
 }
 
-uint64_t afmoe__pages_bytes(struct page_store *store)
+static uint64_t pages_there(struct page_store *store)
 {
     pthread_mutex_lock(&store->lock);
     uint64_t n = store->n_held + store->n_free;
     pthread_mutex_unlock(&store->lock);
-    return n * store->page_bytes;
+    return n;
+}
+
+uint64_t afmoe__pages_bytes(struct page_store *store)
+{
+    return pages_there(store) * store->page_bytes;
+}
+
+uint64_t afmoe__pages_block_bytes(uint64_t page_bytes)
+{
+    return CACHE_LINE_BYTES + page_bytes;
+}
+
+uint64_t afmoe__pages_memory(struct page_store *store)
+{
+    return pages_there(store) * afmoe__pages_block_bytes(store->page_bytes);
 }
 
 afmoe_status afmoe__pages_promise(struct page_store *store, uint64_t *promised, uint64_t n, afmoe_error *error)
@@ -97,7 +112,7 @@ uint8_t *afmoe__pages_take(struct page_store *store)
         store->free = page->next;
         store->n_free--;
     } else {
-        page = afmoe__alloc_aligned(1, CACHE_LINE_BYTES + store->page_bytes);
+        page = afmoe__alloc_aligned(1, afmoe__pages_block_bytes(store->page_bytes));
     }
     if (page) {
         page->n_references = 1;

@@ -16,6 +16,10 @@ afmoe_status afmoe__pages_create(struct page_store **out, uint64_t page_bytes, u
 void afmoe__pages_free(struct page_store *store);
 uint64_t afmoe__pages_page_bytes(const struct page_store *store);
 uint64_t afmoe__pages_bytes(struct page_store *store); /* held by sessions and by the free list */
+/* The same with what each page takes besides its bytes. */
+uint64_t afmoe__pages_memory(struct page_store *store);
+/* Memory of one page of so many bytes. */
+uint64_t afmoe__pages_block_bytes(uint64_t page_bytes);
 
 /* Change a promise from *promised to n pages. Raising it above the cap: CONTEXT_FULL with the numbers, *promised stays.
  * Lowering never fails. */

@@ -1,8 +1,4 @@
-/* Session: one timeline of tokens and its pages, see session.h.
- *
- * A layer's page p holds positions [64 p, 64 p + 64). Full layers keep all pages. Sliding layers give a page back once
- * every position in it has left the window of every position that may still be computed: the next one is n_tokens, and
- * by rewinding n_tokens - rewind_tokens; its window begins W - 1 positions earlier. */
+/* Session: one timeline of tokens and its pages, see session.h; which pages it holds: page_plan.h. */
 #include "session.h"
 
 #include "cancel.h"
@@ -16,6 +12,7 @@
 
 struct session {
     struct context *context;
+    uint8_t *block;      /* what the buffers lie in */
     afmoe_token *tokens; /* [max_tokens] */
     uint64_t n_tokens;
     struct cells cells;
@@ -27,30 +24,43 @@ struct session {
     afmoe_session_stats stats;
 };
 
-static uint64_t page_count(uint64_t n_tokens)
+/* ---- Creation ---- */
+
+/* Place all buffers in one block; with base NULL only count. The sizes fit: every factor has passed the config's
+ * ranges, and max_tokens is at most max_positions. */
+static uint64_t lay_out(struct session *session, const struct context *context, uint8_t *base)
 {
-    return (n_tokens + PAGE_POSITIONS - 1) / PAGE_POSITIONS;
+    const struct model_config *config = context->config;
+    uint64_t used = 0;
+    session->cells.n_slots = page_count(context->max_tokens);
+    session->cells.pages = carve(base, &used, config->n_layers * session->cells.n_slots, sizeof(uint8_t *));
+    session->tokens = carve(base, &used, context->max_tokens, sizeof(afmoe_token));
+    session->logits = carve(base, &used, config->vocab_size, sizeof(float));
+    session->hidden = carve(base, &used, config->hidden_size, sizeof(float));
+    session->wanted = carve(base, &used, context->plan.chunk_tokens, sizeof(uint64_t));
+    return used;
 }
 
-/* ---- Creation ---- */
+uint64_t afmoe__session_bytes(const struct context *context)
+{
+    struct session session;
+    return sizeof session + lay_out(&session, context, NULL);
+}
 
 afmoe_status afmoe__session_create(struct session **out, struct context *context, afmoe_error *error)
 {
     *out = NULL;
-    const struct model_config *config = context->config;
     struct session *session = afmoe__alloc_zeroed(1, sizeof *session);
     if (!session) return afmoe__fail_memory(error, sizeof *session, "a session");
-    session->context = context;
-    session->cells.n_slots = page_count(context->max_tokens);
-    session->cells.pages = afmoe__alloc_zeroed(config->n_layers * session->cells.n_slots, sizeof(uint8_t *));
-    session->tokens = afmoe__alloc_array(context->max_tokens, sizeof(afmoe_token));
-    session->logits = afmoe__alloc_array(config->vocab_size, sizeof(float));
-    session->hidden = afmoe__alloc_array(config->hidden_size, sizeof(float));
-    session->wanted = afmoe__alloc_array(context->chunk_tokens, sizeof(uint64_t));
-    if (!session->cells.pages || !session->tokens || !session->logits || !session->hidden || !session->wanted) {
-        afmoe__session_free(session);
-        return afmoe__fail_memory(error, config->vocab_size * sizeof(float), "the buffers of a session");
+    uint64_t block_bytes = lay_out(session, context, NULL);
+    session->block = afmoe__alloc_zeroed(block_bytes, 1);
+    if (!session->block) {
+        afmoe__free(session);
+        return afmoe__fail_memory(error, block_bytes, "the buffers of a session");
     }
+    lay_out(session, context, session->block);
+    session->context = context;
+    atomic_fetch_add(&context->n_sessions, 1);
     *out = session;
     return AFMOE_OK;
 }
@@ -74,21 +84,15 @@ static void release_pages(struct session *session, uint64_t begin, uint64_t end,
     }
 }
 
-/* The pages held when sliding layers begin at page `first_sliding` and the timeline has n_tokens. */
-static uint64_t pages_held(const struct session *session, uint64_t first_sliding, uint64_t n_tokens)
+static uint64_t pages_held(const struct session *session)
 {
-    const struct model_config *config = session->context->config;
-    uint64_t pages = page_count(n_tokens), n_full = 0;
-    for (uint32_t layer = 0; layer < config->n_layers; layer++) n_full += config->layer_is_full[layer];
-    uint64_t sliding = pages > first_sliding ? pages - first_sliding : 0;
-    return n_full * pages + (config->n_layers - n_full) * sliding;
+    return afmoe__plan_pages_held(&session->context->plan, session->first_sliding_page, session->n_tokens);
 }
 
 /* Promise exactly what is held now; lowering a promise cannot fail. */
 static void settle_promise(struct session *session)
 {
-    afmoe__pages_promise(session->context->pages, &session->n_promised,
-                         pages_held(session, session->first_sliding_page, session->n_tokens), NULL);
+    afmoe__pages_promise(session->context->pages, &session->n_promised, pages_held(session), NULL);
 }
 
 /* Shorten the timeline (or drop pages taken behind it); the caller has made sure that the sliding pages for what comes
@@ -104,58 +108,24 @@ static void truncate(struct session *session, uint64_t n_tokens)
 void afmoe__session_free(struct session *session)
 {
     if (!session) return;
-    if (session->cells.pages) {
-        truncate(session, 0);
-        settle_promise(session);
-    }
-    afmoe__free(session->cells.pages);
-    afmoe__free(session->tokens);
-    afmoe__free(session->logits);
-    afmoe__free(session->hidden);
-    afmoe__free(session->wanted);
+    truncate(session, 0);
+    settle_promise(session);
+    atomic_fetch_sub(&session->context->n_sessions, 1);
+    afmoe__free(session->block);
     afmoe__free(session);
 }
 
 /* ---- Which pages are needed ---- */
 
-/* First page the window of `position` reaches into; 0 where no layer slides: full layers keep everything. */
-static uint64_t window_page(const struct session *session, uint64_t position)
-{
-    uint64_t window = session->context->config->sliding_window;
-    if (!session->context->has_sliding_layers) return 0;
-    return position >= window ? (position - window + 1) / PAGE_POSITIONS : 0;
-}
-
-/* First sliding page to keep when the timeline has n_tokens. */
-static uint64_t first_kept_page(const struct session *session, uint64_t n_tokens)
-{
-    uint64_t rewind = session->context->rewind_tokens;
-    return window_page(session, n_tokens > rewind ? n_tokens - rewind : 0);
-}
-
 /* Can the timeline go back to n tokens and go on from there with what is held? */
 static bool can_go_back(const struct session *session, uint64_t n_tokens)
 {
-    return session->first_sliding_page <= window_page(session, n_tokens);
-}
-
-/* Most pages held at any time while the timeline grows from `begin` to `end`, chunk by chunk. */
-static uint64_t most_pages(const struct session *session, uint64_t begin, uint64_t end)
-{
-    uint64_t chunk = session->context->chunk_tokens, most = 0;
-    uint64_t first = begin ? session->first_sliding_page : 0;
-    for (uint64_t at = begin; at < end; at += chunk) {
-        uint64_t kept = first_kept_page(session, at);
-        if (at > begin && kept > first) first = kept;
-        uint64_t held = pages_held(session, first, end - at < chunk ? end : at + chunk);
-        if (held > most) most = held;
-    }
-    return most;
+    return session->first_sliding_page <= afmoe__plan_window_page(&session->context->plan, n_tokens);
 }
 
 static void give_back_sliding_pages(struct session *session)
 {
-    uint64_t kept = first_kept_page(session, session->n_tokens);
+    uint64_t kept = afmoe__plan_first_kept(&session->context->plan, session->n_tokens);
     if (kept <= session->first_sliding_page) return;
     release_pages(session, session->first_sliding_page, kept, false, true);
     session->first_sliding_page = kept;
@@ -213,6 +183,18 @@ static afmoe_status check_positions(const struct session *session, uint64_t begi
     return AFMOE_OK;
 }
 
+static afmoe_status check_experts(const struct session *session, uint64_t n_computed,
+                                  const afmoe_append_options *options, afmoe_error *error)
+{
+    const struct model_config *config = session->context->config;
+    uint64_t each = (uint64_t)(config->n_layers - config->n_dense_layers) * config->n_experts_per_token;
+    if (!options->out_expert_ids && !options->out_expert_weights) return AFMOE_OK;
+    if (each == 0 || n_computed <= options->expert_capacity / each) return AFMOE_OK;
+    return afmoe__fail(error, AFMOE_CAPACITY, "the expert trace of %llu tokens needs %llu entries, expert_capacity is %llu",
+                       (unsigned long long)n_computed, (unsigned long long)(n_computed * each),
+                       (unsigned long long)options->expert_capacity);
+}
+
 /* The timeline will hold `begin` tokens, then grow to `end`. has_logits: those of position begin - 1 are there. */
 static afmoe_status check_options(const struct session *session, uint64_t begin, uint64_t end, bool has_logits,
                                   const afmoe_append_options *options, afmoe_error *error)
@@ -233,7 +215,8 @@ static afmoe_status check_options(const struct session *session, uint64_t begin,
                                "the log-probability of position %llu needs the logits before it, which are gone",
                                (unsigned long long)first);
     }
-    return check_positions(session, begin, end, options, error);
+    afmoe_status status = check_positions(session, begin, end, options, error);
+    return status ? status : check_experts(session, end - begin, options, error);
 }
 
 static afmoe_status check_room(const struct session *session, uint64_t begin, uint64_t n_more, afmoe_error *error)
@@ -250,8 +233,15 @@ static afmoe_status check_room(const struct session *session, uint64_t begin, ui
 struct growth {
     struct session *session;
     const afmoe_append_options *options;
-    uint64_t end;           /* length of the timeline when done */
-    uint64_t next_position; /* index into options->positions */
+    struct pooling *pooling; /* NULL: logits are wanted, not an embedding */
+    uint64_t begin, end;     /* length of the timeline before, and when done */
+    uint64_t next_position;  /* index into options->positions */
+};
+
+/* Final hidden states on their way to one vector. */
+struct pooling {
+    int32_t kind;  /* AFMOE_POOL_* */
+    double *total; /* [hidden_size]: their sum, in the order of positions; LAST: the last one */
 };
 
 static bool wants_logprob(const struct growth *growth, uint64_t position)
@@ -283,6 +273,10 @@ static void on_row(void *user, uint64_t item, uint64_t row, const float *hidden,
     const afmoe_append_options *options = growth->options;
     uint64_t position = session->n_tokens + row, i = growth->next_position;
     (void)item;
+    if (growth->pooling) {
+        for (uint64_t j = 0; j < config->hidden_size; j++) growth->pooling->total[j] += (double)hidden[j];
+        return;
+    }
     if (i < options->n_positions && options->positions[i] == position) {
         if (options->out_logits)
             memcpy(options->out_logits + i * config->vocab_size, logits, config->vocab_size * sizeof(float));
@@ -298,6 +292,25 @@ static void on_row(void *user, uint64_t item, uint64_t row, const float *hidden,
     }
 }
 
+/* Experts of all rows of the chunk [n_tokens, n_tokens + n) in one layer. */
+static void on_router(void *user, uint32_t layer, const float *logits, const uint32_t *ids, const float *weights,
+                      uint64_t n_rows)
+{
+    const struct growth *growth = user;
+    const struct model_config *config = growth->session->context->config;
+    const afmoe_append_options *options = growth->options;
+    uint64_t k = config->n_experts_per_token, n_mixtures = config->n_layers - config->n_dense_layers;
+    (void)logits;
+    for (uint64_t row = 0; row < n_rows; row++) {
+        uint64_t token = growth->session->n_tokens - growth->begin + row;
+        uint64_t at = (token * n_mixtures + layer - config->n_dense_layers) * k;
+        for (uint64_t i = 0; i < k && options->out_expert_ids; i++)
+            options->out_expert_ids[at + i] = (int32_t)ids[row * k + i];
+        if (options->out_expert_weights)
+            memcpy(options->out_expert_weights + at, weights + row * k, k * sizeof *weights);
+    }
+}
+
 /* Rows of the chunk [n_tokens, n_tokens + n) that want the head. */
 static uint64_t list_wanted(const struct growth *growth, uint64_t n)
 {
@@ -307,7 +320,8 @@ static uint64_t list_wanted(const struct growth *growth, uint64_t n)
         uint64_t position = session->n_tokens + row;
         bool chosen = next < growth->options->n_positions && growth->options->positions[next] == position;
         next += chosen;
-        if (chosen || wants_logprob(growth, position + 1) || position + 1 == growth->end)
+        bool pooled = growth->pooling && growth->pooling->kind == AFMOE_POOL_MEAN;
+        if (chosen || pooled || wants_logprob(growth, position + 1) || position + 1 == growth->end)
             session->wanted[n_wanted++] = row;
     }
     return n_wanted;
@@ -319,13 +333,15 @@ static afmoe_status run_pass(struct growth *growth, uint64_t n, afmoe_error *err
     struct context *context = session->context;
     struct batch_item item = {.cells = &session->cells, .tokens = session->tokens + session->n_tokens, .n_tokens = n,
                               .n_past = session->n_tokens, .wanted = session->wanted,
-                              .n_wanted = list_wanted(growth, n)};
+                              .n_wanted = list_wanted(growth, n), .hidden_only = growth->pooling != NULL};
     struct batch batch = {.items = &item, .n_items = 1};
+    bool traced = growth->options->out_expert_ids || growth->options->out_expert_weights;
+    const struct decoder_trace trace = {.user = growth, .router = traced ? on_router : NULL};
     afmoe_status status = afmoe__turns_begin(&context->turns, growth->options->cancel, error);
     if (status != AFMOE_OK) return status;
     status = take_pages(session, session->n_tokens + n, error);
     if (status == AFMOE_OK)
-        status = afmoe__decoder_pass(context->decoder, &batch, on_row, growth, NULL, growth->options->cancel, error);
+        status = afmoe__decoder_pass(context->decoder, &batch, on_row, growth, &trace, growth->options->cancel, error);
     afmoe__turns_end(&context->turns);
     return status;
 }
@@ -352,12 +368,12 @@ static afmoe_status grow(struct growth *growth, afmoe_error *error)
 {
     struct session *session = growth->session;
     const afmoe_append_options *options = growth->options;
-    uint64_t begin = session->n_tokens;
+    uint64_t begin = growth->begin;
     if (wants_logprob(growth, begin)) write_logprob(growth, begin, session->logits);
     session->has_logits = false;
     while (session->n_tokens < growth->end) {
         uint64_t left = growth->end - session->n_tokens;
-        uint64_t n = left < session->context->chunk_tokens ? left : session->context->chunk_tokens;
+        uint64_t n = left < session->context->plan.chunk_tokens ? left : session->context->plan.chunk_tokens;
         uint64_t start = clock_now_ns();
         afmoe_status status = run_pass(growth, n, error);
         if (status == AFMOE_CANCELLED) return kept(session, "cancelled", error);
@@ -374,11 +390,14 @@ static afmoe_status grow(struct growth *growth, afmoe_error *error)
 
 /* Go back to `keep` tokens (all of them: stay) and append n more, with everything checked but the pages. CONTEXT_FULL
  * comes before anything has changed. */
-static afmoe_status change(struct session *session, uint64_t keep, const afmoe_token *tokens, uint64_t n_tokens,
-                           const afmoe_append_options *options, afmoe_append_result *result, afmoe_error *error)
+static afmoe_status change(struct growth *growth, uint64_t keep, const afmoe_token *tokens, uint64_t n_tokens,
+                           afmoe_append_result *result, afmoe_error *error)
 {
-    struct growth growth = {.session = session, .options = options, .end = keep + n_tokens};
-    uint64_t need = most_pages(session, keep, growth.end);
+    struct session *session = growth->session;
+    uint64_t need = afmoe__plan_most_pages(&session->context->plan, keep ? session->first_sliding_page : 0, keep,
+                                           keep + n_tokens);
+    growth->begin = keep;
+    growth->end = keep + n_tokens;
     afmoe_status status = AFMOE_OK;
     if (need > session->n_promised)
         status = afmoe__pages_promise(session->context->pages, &session->n_promised, need, error);
@@ -388,10 +407,10 @@ static afmoe_status change(struct session *session, uint64_t keep, const afmoe_t
     if (n_tokens) {
         bool had_logits = session->has_logits; /* overwritten by the last row of all only */
         memmove(session->tokens + keep, tokens, n_tokens * sizeof *tokens); /* rewind passes our own tokens */
-        status = grow(&growth, error);
+        status = grow(growth, error);
         if (status != AFMOE_OK) {
-            bool complete = session->n_tokens == growth.end; /* stopped by the callback behind the last chunk */
-            truncate(session, session->n_tokens);            /* drops pages of the broken chunk */
+            bool complete = session->n_tokens == growth->end; /* stopped by the callback behind the last chunk */
+            truncate(session, session->n_tokens);             /* drops pages of the broken chunk */
             session->has_logits = complete || (had_logits && session->n_tokens == keep);
         }
     }
@@ -420,7 +439,8 @@ afmoe_status afmoe__session_append(struct session *session, const afmoe_token *t
     if (status == AFMOE_OK)
         status = check_options(session, begin, begin + n_tokens, session->has_logits, options, error);
     if (status != AFMOE_OK) return status;
-    return change(session, begin, tokens, n_tokens, options, result, error);
+    struct growth growth = {.session = session, .options = options};
+    return change(&growth, begin, tokens, n_tokens, result, error);
 }
 
 static uint64_t common_prefix(const struct session *session, const afmoe_token *tokens, uint64_t n_tokens)
@@ -460,7 +480,8 @@ afmoe_status afmoe__session_sync(struct session *session, const afmoe_token *tok
     status = check_options(session, keep, n_tokens, has_logits, options, error);
     if (status != AFMOE_OK) return status;
 
-    status = change(session, keep, tokens ? tokens + keep : NULL, n_tokens - keep, options, result, error);
+    struct growth growth = {.session = session, .options = options};
+    status = change(&growth, keep, tokens ? tokens + keep : NULL, n_tokens - keep, result, error);
     if (status != AFMOE_CONTEXT_FULL) {
         session->stats.n_reused += keep;
         result->n_reused = keep;
@@ -482,12 +503,56 @@ afmoe_status afmoe__session_rewind(struct session *session, uint64_t n_tokens, c
         result->n_reused = keep;
         return AFMOE_OK;
     }
-    status = change(session, keep, session->tokens, n_tokens - keep, options, result, error);
+    struct growth growth = {.session = session, .options = options};
+    status = change(&growth, keep, session->tokens, n_tokens - keep, result, error);
     if (status == AFMOE_CONTEXT_FULL) return status; /* nothing was changed, the logits are still there */
     result->n_reused = keep;
     session->has_logits = false;
     return status;
 }
+
+/* ---- Embeddings ---- */
+
+/* The total over n positions as one vector: divided, and scaled to length 1 where asked for. */
+static afmoe_status finish_pooling(const struct pooling *pooling, uint64_t n, uint64_t hidden_size, bool normalize,
+                                   float *out, afmoe_error *error)
+{
+    double scale = pooling->kind == AFMOE_POOL_MEAN ? 1.0 / (double)n : 1.0, squares = 0;
+    for (uint64_t i = 0; i < hidden_size; i++) squares += pooling->total[i] * pooling->total[i];
+    if (!isfinite(squares)) return afmoe__fail(error, AFMOE_NUMERIC, "the pooled hidden state is not finite");
+    if (normalize) {
+        if (squares == 0) return afmoe__fail(error, AFMOE_NUMERIC, "the pooled hidden state is zero and has no direction");
+        scale = 1.0 / sqrt(squares);
+    }
+    for (uint64_t i = 0; i < hidden_size; i++) out[i] = (float)(pooling->total[i] * scale);
+    return AFMOE_OK;
+}
+
+/* Hidden states of the positions kept are not kept: for a mean all are computed, for the last one as sync would. */
+afmoe_status afmoe__session_embed(struct session *session, const afmoe_token *tokens, uint64_t n_tokens,
+                                  int32_t pooling, bool normalize, const afmoe_cancel *cancel, float *out,
+                                  afmoe_error *error)
+{
+    const afmoe_append_options options = {.size = sizeof options, .cancel = cancel};
+    uint64_t hidden_size = session->context->config->hidden_size, keep = 0;
+    afmoe_append_result result;
+    afmoe_status status = check_room(session, 0, n_tokens, error);
+    if (status == AFMOE_OK) status = check_tokens(session, tokens, n_tokens, error);
+    if (status != AFMOE_OK) return status;
+    if (pooling == AFMOE_POOL_LAST) keep = common_prefix(session, tokens, n_tokens);
+    if (keep == n_tokens) keep--;
+    if (!can_go_back(session, keep)) keep = 0;
+    struct pooling pooled = {.kind = pooling, .total = afmoe__alloc_zeroed(hidden_size, sizeof(double))};
+    if (!pooled.total) return afmoe__fail_memory(error, hidden_size * sizeof(double), "a pooled hidden state");
+    struct growth growth = {.session = session, .options = &options, .pooling = &pooled};
+    status = change(&growth, keep, tokens + keep, n_tokens - keep, &result, error);
+    if (status != AFMOE_CONTEXT_FULL) session->stats.n_reused += keep;
+    if (status == AFMOE_OK) status = finish_pooling(&pooled, n_tokens, hidden_size, normalize, out, error);
+    afmoe__free(pooled.total);
+    return status;
+}
+
+/* ---- Looking ---- */
 
 uint64_t afmoe__session_n_tokens(const struct session *session)
 {
@@ -520,6 +585,5 @@ void afmoe__session_stats(const struct session *session, afmoe_session_stats *ou
     *out = session->stats;
     out->size = size;
     out->n_tokens = session->n_tokens;
-    out->page_bytes = pages_held(session, session->first_sliding_page, session->n_tokens) *
-                      afmoe__pages_page_bytes(session->context->pages);
+    out->page_bytes = pages_held(session) * afmoe__pages_page_bytes(session->context->pages);
 }

@@ -22,6 +22,13 @@ afmoe_status afmoe__session_sync(struct session *session, const afmoe_token *tok
 afmoe_status afmoe__session_rewind(struct session *session, uint64_t n_tokens, const afmoe_append_options *options,
                                    afmoe_append_result *result, afmoe_error *error);
 
+/* As afmoe_session_embed: `out` gets hidden_size floats. n_tokens >= 1. */
+afmoe_status afmoe__session_embed(struct session *session, const afmoe_token *tokens, uint64_t n_tokens,
+                                  int32_t pooling, bool normalize, const afmoe_cancel *cancel, float *out,
+                                  afmoe_error *error);
+
+/* Memory of one session of this context, its pages left out. `context` may be a plan: config, max_tokens and plan set. */
+uint64_t afmoe__session_bytes(const struct context *context);
 uint64_t afmoe__session_n_tokens(const struct session *session);
 const afmoe_token *afmoe__session_tokens(const struct session *session);
 /* Of the last position: vocab_size and hidden_size floats, valid until the next call; NULL when there are none. */

@@ -372,6 +372,11 @@ afmoe_status afmoe__bpe_build(struct bpe *out, const struct vocabulary *vocabula
     return AFMOE_OK;
 }
 
+uint64_t afmoe__bpe_table_bytes(const struct bpe *bpe)
+{
+    return (bpe->slot_mask + 1) * sizeof *bpe->slots + bpe->vocabulary->n_ids / 8 + 1;
+}
+
 void afmoe__bpe_free(struct bpe *bpe)
 {
     afmoe__free(bpe->slots);

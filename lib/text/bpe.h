@@ -35,6 +35,9 @@ afmoe_status afmoe__bpe_build(struct bpe *out, const struct vocabulary *vocabula
 /* Safe on a zeroed struct. */
 void afmoe__bpe_free(struct bpe *bpe);
 
+/* Memory of the tables. */
+uint64_t afmoe__bpe_table_bytes(const struct bpe *bpe);
+
 /* Working memory of one encode: zero it first, free it after. */
 struct bpe_scratch {
     struct bpe_cached *cache; /* pieces met before; NULL: none is kept */

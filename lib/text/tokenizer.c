@@ -54,6 +54,13 @@ uint64_t afmoe__tokenizer_n_ids(const struct tokenizer *tokenizer)
     return tokenizer->vocabulary.n_ids;
 }
 
+uint64_t afmoe__tokenizer_bytes(const struct tokenizer *tokenizer)
+{
+    const struct tokenizer *t = tokenizer;
+    return sizeof *t + afmoe__vocabulary_table_bytes(&t->vocabulary) + afmoe__bpe_table_bytes(&t->bpe) +
+           ((uint64_t)t->added[0].n + t->added[1].n) * sizeof *t->added[0].sorted;
+}
+
 uint64_t afmoe__tokenizer_n_tokens(const struct tokenizer *tokenizer)
 {
     return tokenizer->vocabulary.n_tokens;

@@ -35,6 +35,8 @@ void afmoe__tokenizer_free(struct tokenizer *tokenizer);
 
 /* Ids are below this (highest id + 1; rows without a token lie in between or above). */
 uint64_t afmoe__tokenizer_n_ids(const struct tokenizer *tokenizer);
+/* Memory of all its tables. */
+uint64_t afmoe__tokenizer_bytes(const struct tokenizer *tokenizer);
 uint64_t afmoe__tokenizer_n_tokens(const struct tokenizer *tokenizer);
 
 /* As afmoe_tokenize; `options` (NULL: the defaults) is validated here, but for its size. */

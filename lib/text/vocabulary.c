@@ -160,6 +160,12 @@ afmoe_status afmoe__vocabulary_build(struct vocabulary *out, const struct token_
     return AFMOE_OK;
 }
 
+uint64_t afmoe__vocabulary_table_bytes(const struct vocabulary *v)
+{
+    return (v->n_ids + 1) * sizeof *v->offsets + v->offsets[v->n_ids] + v->n_ids * sizeof *v->kinds +
+           (v->slot_mask + 1) * sizeof *v->slots;
+}
+
 void afmoe__vocabulary_free(struct vocabulary *vocabulary)
 {
     afmoe__free(vocabulary->offsets);

@@ -47,6 +47,9 @@ afmoe_status afmoe__vocabulary_build(struct vocabulary *out, const struct token_
 /* Safe on a zeroed struct. */
 void afmoe__vocabulary_free(struct vocabulary *vocabulary);
 
+/* Memory of the tables. */
+uint64_t afmoe__vocabulary_table_bytes(const struct vocabulary *vocabulary);
+
 /* The id of exactly these bytes, or -1. */
 afmoe_token afmoe__vocabulary_find(const struct vocabulary *vocabulary, const uint8_t *bytes, uint64_t n_bytes);
 
