@@ -1,0 +1,59 @@
+/* The count of pages against a simulation that grows a timeline chunk by chunk. */
+#include "page_plan.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+static uint64_t simulate(const struct page_plan *plan, uint64_t first, uint64_t begin, uint64_t end)
+{
+    uint64_t most = 0;
+    for (uint64_t n = begin; n < end;) {
+        n = end - n < plan->chunk_tokens ? end : n + plan->chunk_tokens;
+        uint64_t held = afmoe__plan_pages_held(plan, first, n), kept = afmoe__plan_first_kept(plan, n);
+        if (held > most) most = held;
+        if (kept > first) first = kept;
+    }
+    return most;
+}
+
+static void test_most_pages(void **state)
+{
+    static const uint64_t chunks[] = {1, 7, 63, 64, 65, 100, 256}, windows[] = {1, 8, 64, 200},
+                          rewinds[] = {0, 1, 256, (uint64_t)1 << 32}, ends[] = {0, 1, 64, 65, 300, 1000, 5003, 20000};
+    (void)state;
+    for (uint64_t i = 0; i < 7 * 4 * 4 * 8 * 3; i++) {
+        const struct page_plan plan = {.n_full = i / 896, .n_sliding = 3 * (i / 896 != 2), .window = windows[i / 7 % 4],
+                                       .rewind_tokens = rewinds[i / 28 % 4], .chunk_tokens = chunks[i % 7]};
+        uint64_t end = ends[i / 112 % 8];
+        assert_int_equal(afmoe__plan_most_pages(&plan, 0, 0, end), simulate(&plan, 0, 0, end));
+        for (uint64_t begin = 1; begin < end; begin += 1 + end / 9) { /* from where it has grown to, or come back to */
+            uint64_t first = afmoe__plan_first_kept(&plan, begin);
+            assert_int_equal(afmoe__plan_most_pages(&plan, first, begin, end), simulate(&plan, first, begin, end));
+            first = afmoe__plan_window_page(&plan, begin);
+            assert_int_equal(afmoe__plan_most_pages(&plan, first, begin, end), simulate(&plan, first, begin, end));
+        }
+    }
+}
+
+static void test_numbers(void **state)
+{
+    /* 1 full and 3 sliding layers, windows of 8, no way back: 130 tokens are 3 pages; the window of position 130 begins
+     * at 123, in page 1. */
+    const struct page_plan plan = {.n_full = 1, .n_sliding = 3, .window = 8, .chunk_tokens = 64};
+    (void)state;
+    assert_int_equal(afmoe__plan_first_kept(&plan, 130), 1);
+    assert_int_equal(afmoe__plan_pages_held(&plan, 1, 130), 3 + 3 * 2);
+    /* The chunk 64..127 begins while page 0 is seen: 2 pages of 4 layers; the next adds one to all, page 0 gone. */
+    assert_int_equal(afmoe__plan_most_pages(&plan, 0, 0, 128), 8);
+    assert_int_equal(afmoe__plan_most_pages(&plan, 0, 0, 192), 3 + 3 * 2);
+    assert_int_equal(afmoe__plan_most_pages(&plan, 0, 0, (uint64_t)1 << 32), ((uint64_t)1 << 26) + 3 * 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_most_pages), cmocka_unit_test(test_numbers)};
+    return cmocka_run_group_tests_name("page_plan", tests, NULL, NULL);
+}
