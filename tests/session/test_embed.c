@@ -34,7 +34,7 @@ static int open_tiny(void **state)
     make_tokens(tokens, N_TOKENS, VOCAB, 3);
     for (uint64_t p = 0; p < N_TOKENS; p++) positions[p] = p;
     afmoe_append_options options;
-    afmoe_append_options_init(&options);
+    afmoe_append_options_init(&options, sizeof options);
     options.positions = positions;
     options.n_positions = N_TOKENS;
     options.out_hidden = hidden[0];

@@ -66,7 +66,7 @@ static afmoe_session *session_of(afmoe_model *model, uint32_t chunk_tokens)
 static afmoe_append_options tracing(int32_t *ids, float *weights, uint64_t capacity)
 {
     afmoe_append_options options;
-    afmoe_append_options_init(&options);
+    afmoe_append_options_init(&options, sizeof options);
     options.out_expert_ids = ids;
     options.out_expert_weights = weights;
     options.expert_capacity = capacity;
