@@ -372,6 +372,14 @@ afmoe_status afmoe__bpe_build(struct bpe *out, const struct vocabulary *vocabula
     return AFMOE_OK;
 }
 
+void afmoe__bpe_move(struct bpe *bpe, const struct vocabulary *vocabulary,
+                     void *(*move)(void *table, uint64_t n_bytes))
+{
+    bpe->vocabulary = vocabulary;
+    bpe->slots = move(bpe->slots, (bpe->slot_mask + 1) * sizeof *bpe->slots);
+    bpe->whole = move(bpe->whole, vocabulary->n_ids / 8 + 1);
+}
+
 uint64_t afmoe__bpe_table_bytes(const struct bpe *bpe)
 {
     return (bpe->slot_mask + 1) * sizeof *bpe->slots + bpe->vocabulary->n_ids / 8 + 1;

@@ -35,6 +35,10 @@ afmoe_status afmoe__bpe_build(struct bpe *out, const struct vocabulary *vocabula
 /* Safe on a zeroed struct. */
 void afmoe__bpe_free(struct bpe *bpe);
 
+/* As afmoe__vocabulary_move; the vocabulary has moved as well. */
+void afmoe__bpe_move(struct bpe *bpe, const struct vocabulary *vocabulary,
+                     void *(*move)(void *table, uint64_t n_bytes));
+
 /* Memory of the tables. */
 uint64_t afmoe__bpe_table_bytes(const struct bpe *bpe);
 

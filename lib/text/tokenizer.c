@@ -54,6 +54,27 @@ uint64_t afmoe__tokenizer_n_ids(const struct tokenizer *tokenizer)
     return tokenizer->vocabulary.n_ids;
 }
 
+static void *moved(void *p, uint64_t n_bytes)
+{
+    void *copy = afmoe__alloc_aligned(n_bytes, 1);
+    if (!copy) return p;
+    memcpy(copy, p, n_bytes);
+    afmoe__free(p);
+    return copy;
+}
+
+void afmoe__tokenizer_move(struct tokenizer **tokenizer)
+{
+    struct tokenizer *t = *tokenizer = moved(*tokenizer, sizeof **tokenizer);
+    afmoe__vocabulary_move(&t->vocabulary, moved);
+    afmoe__bpe_move(&t->bpe, &t->vocabulary, moved);
+    for (int round = 0; round < N_ROUNDS; round++) {
+        struct added_tokens *added = &t->added[round];
+        added->vocabulary = &t->vocabulary;
+        if (added->sorted) added->sorted = moved(added->sorted, added->n * sizeof *added->sorted);
+    }
+}
+
 uint64_t afmoe__tokenizer_bytes(const struct tokenizer *tokenizer)
 {
     const struct tokenizer *t = tokenizer;

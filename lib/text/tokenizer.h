@@ -33,6 +33,10 @@ afmoe_status afmoe__tokenizer_from_json(struct tokenizer **out, const uint8_t *t
 afmoe_status afmoe__tokenizer_from_gguf(struct tokenizer **out, const struct gguf *gguf, afmoe_error *error);
 void afmoe__tokenizer_free(struct tokenizer *tokenizer);
 
+/* Copy it to where memory is free now. Tables made beside a parsed document lie behind it in the heap, and malloc could
+ * not give the document's memory back to the system. What cannot be copied stays where it is. */
+void afmoe__tokenizer_move(struct tokenizer **tokenizer);
+
 /* Ids are below this (highest id + 1; rows without a token lie in between or above). */
 uint64_t afmoe__tokenizer_n_ids(const struct tokenizer *tokenizer);
 /* Memory of all its tables. */

@@ -274,5 +274,6 @@ afmoe_status afmoe__tokenizer_from_json(struct tokenizer **out, const uint8_t *t
     afmoe__free(r.tokens);
     afmoe__free(r.merges);
     json_decref(r.root);
+    if (status == AFMOE_OK) afmoe__tokenizer_move(out);
     return status;
 }

@@ -160,6 +160,14 @@ afmoe_status afmoe__vocabulary_build(struct vocabulary *out, const struct token_
     return AFMOE_OK;
 }
 
+void afmoe__vocabulary_move(struct vocabulary *v, void *(*move)(void *table, uint64_t n_bytes))
+{
+    v->bytes = move(v->bytes, v->offsets[v->n_ids]);
+    v->offsets = move(v->offsets, (v->n_ids + 1) * sizeof *v->offsets);
+    v->kinds = move(v->kinds, v->n_ids * sizeof *v->kinds);
+    v->slots = move(v->slots, (v->slot_mask + 1) * sizeof *v->slots);
+}
+
 uint64_t afmoe__vocabulary_table_bytes(const struct vocabulary *v)
 {
     return (v->n_ids + 1) * sizeof *v->offsets + v->offsets[v->n_ids] + v->n_ids * sizeof *v->kinds +

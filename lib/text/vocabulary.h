@@ -47,6 +47,9 @@ afmoe_status afmoe__vocabulary_build(struct vocabulary *out, const struct token_
 /* Safe on a zeroed struct. */
 void afmoe__vocabulary_free(struct vocabulary *vocabulary);
 
+/* Pass every table through `move`, which frees it and returns its copy, or returns it as it is. */
+void afmoe__vocabulary_move(struct vocabulary *vocabulary, void *(*move)(void *table, uint64_t n_bytes));
+
 /* Memory of the tables. */
 uint64_t afmoe__vocabulary_table_bytes(const struct vocabulary *vocabulary);
 
