@@ -63,7 +63,7 @@ static uint64_t private_bytes(const afmoe_memory *memory)
 static afmoe_model_options model_options(const struct usage *usage)
 {
     afmoe_model_options options;
-    afmoe_model_options_init(&options);
+    afmoe_model_options_init(&options, sizeof options);
     options.load = usage->load;
     return options;
 }
@@ -95,7 +95,7 @@ static void run(const struct usage *usage, struct outcome *out)
         CHECK_STATUS(AFMOE_OK, afmoe_session_append(sessions[i], tokens, usage->n_tokens, NULL, NULL, &error));
     }
     out->growth = rss_anon() - before;
-    afmoe_memory_init(&out->now);
+    afmoe_memory_init(&out->now, sizeof out->now);
     CHECK_STATUS(AFMOE_OK, afmoe_context_get_memory(context, &out->now, &error));
     for (uint64_t i = 0; i < usage->n_sessions; i++) afmoe_session_free(sessions[i]);
     afmoe_context_free(context);
@@ -106,7 +106,7 @@ static void estimate(const struct usage *usage, struct outcome *out)
 {
     afmoe_model_options for_model = model_options(usage);
     afmoe_context_options for_context = context_options(usage);
-    afmoe_memory_init(&out->estimate);
+    afmoe_memory_init(&out->estimate, sizeof out->estimate);
     CHECK_STATUS(AFMOE_OK, afmoe_estimate(usage->path, &for_model, &for_context, usage->n_sessions, usage->n_tokens,
                                           &out->estimate, &error));
 }
@@ -255,9 +255,9 @@ static void test_parts(void **state)
     afmoe_memory one, two, none;
     (void)state;
     text_model_path(path);
-    afmoe_memory_init(&one);
-    afmoe_memory_init(&two);
-    afmoe_memory_init(&none);
+    afmoe_memory_init(&one, sizeof one);
+    afmoe_memory_init(&two, sizeof two);
+    afmoe_memory_init(&none, sizeof none);
     CHECK_STATUS(AFMOE_OK, afmoe_estimate(path, NULL, NULL, 0, 0, &none, &error));
     CHECK_STATUS(AFMOE_OK, afmoe_estimate(path, NULL, NULL, 1, 300, &one, &error));
     CHECK_STATUS(AFMOE_OK, afmoe_estimate(path, NULL, NULL, 2, 300, &two, &error));
@@ -265,7 +265,7 @@ static void test_parts(void **state)
     assert_true(one.pages > 0 && one.sessions > 0 && two.sessions == 2 * one.sessions);
     assert_true(two.scratch == none.scratch && two.weights_private == none.weights_private);
     afmoe_model_options read;
-    afmoe_model_options_init(&read);
+    afmoe_model_options_init(&read, sizeof read);
     read.load = AFMOE_LOAD_READ;
     CHECK_STATUS(AFMOE_OK, afmoe_estimate(path, &read, NULL, 0, 0, &one, &error));
     assert_int_equal(one.weights_mapped, 0);
@@ -280,9 +280,9 @@ static void test_refusals(void **state)
     afmoe_context_options options;
     (void)state;
     text_model_path(path);
-    afmoe_memory_init(&out);
+    afmoe_memory_init(&out, sizeof out);
     out.pages = 77;
-    afmoe_model_options_init(&text);
+    afmoe_model_options_init(&text, sizeof text);
     text.tokenizer_only = 1;
     CHECK_STATUS(AFMOE_STATE, afmoe_estimate(path, &text, NULL, 1, 1, &out, &error));
     CHECK_STATUS(AFMOE_NOT_FOUND, afmoe_estimate("/nonexistent", NULL, NULL, 1, 1, &out, &error));
@@ -314,7 +314,7 @@ static void test_memory_now(void **state)
     afmoe_model *model = open_model(path);
     make_tokens(tokens, 200, info_of(model).vocab_size, 4);
     afmoe_context *context = open_context(model, NULL);
-    afmoe_memory_init(&memory);
+    afmoe_memory_init(&memory, sizeof memory);
     CHECK_STATUS(AFMOE_OK, afmoe_context_get_memory(context, &memory, &error));
     assert_true(memory.pages == 0 && memory.sessions == 0 && memory.scratch > 0 && memory.weights_mapped > 0);
     afmoe_session *one = open_session(context), *two = open_session(context);

@@ -186,6 +186,65 @@ static void open_text_scenario(void)
         assert_null(model);
 }
 
+static unsigned char *model_bytes; /* of a GGUF file in memory */
+static uint64_t n_model_bytes;
+
+static void count_release(void *user_data)
+{
+    ++*(int *)user_data;
+}
+
+/* A copy of borrowed memory, estimated and embedded with: released once if it was taken, else never. */
+static void memory_scenario(void)
+{
+    enum { MAX_HIDDEN = 4096 };
+    static float vector[MAX_HIDDEN];
+    char path[PATH_BYTES];
+    afmoe_memory memory;
+    afmoe_model_options read;
+    afmoe_model *model;
+    afmoe_context *context = NULL;
+    afmoe_session *session = NULL;
+    int n_released = 0;
+    uint64_t n;
+    afmoe_memory_init(&memory, sizeof memory);
+    afmoe_model_options_init(&read, sizeof read);
+    read.load = AFMOE_LOAD_READ;
+    if (!GOES_WELL(afmoe_estimate(text_model_path(path), &read, NULL, 2, 100, &memory, &error)))
+        assert_int_equal(memory.scratch, 0);
+    if (!GOES_WELL(afmoe_model_open_memory(&model, model_bytes, n_model_bytes, count_release, &n_released, &read, &error))) {
+        assert_null(model);
+        assert_int_equal(n_released, 0);
+        return;
+    }
+    if (GOES_WELL(afmoe_context_create(&context, model, NULL, &error)) &&
+        GOES_WELL(afmoe_session_create(&session, context, &error)) &&
+        !GOES_WELL(afmoe_session_embed(session, tokens, N_TOKENS, AFMOE_POOL_MEAN, 1, NULL, vector, MAX_HIDDEN, &n,
+                                       &error)))
+        assert_true(n_tokens_of(session) <= N_TOKENS);
+    afmoe_model_free(model);
+    afmoe_context_free(context);
+    afmoe_session_free(session);
+    assert_int_equal(n_released, 1);
+}
+
+static void borrowed_memory(void **state)
+{
+    char path[PATH_BYTES];
+    (void)state;
+    FILE *file = fopen(text_model_path(path), "rb");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    n_model_bytes = (uint64_t)ftell(file);
+    rewind(file);
+    model_bytes = malloc(n_model_bytes);
+    assert_non_null(model_bytes);
+    assert_int_equal(fread(model_bytes, 1, n_model_bytes, file), n_model_bytes);
+    fclose(file);
+    fail_each(memory_scenario);
+    free(model_bytes);
+}
+
 static void hub_model(void **state)
 {
     (void)state;
@@ -248,6 +307,7 @@ static void append_keeps_whole_chunks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(append_keeps_whole_chunks), cmocka_unit_test(hub_model),
-                                       cmocka_unit_test(text_calls), cmocka_unit_test(open_text_model)};
+                                       cmocka_unit_test(text_calls), cmocka_unit_test(open_text_model),
+                                       cmocka_unit_test(borrowed_memory)};
     return cmocka_run_group_tests_name("no_memory", tests, prepare, NULL);
 }
