@@ -7,12 +7,15 @@
 #include "pages.h"
 #include "turns.h"
 
+#include <sys/types.h>
+
 struct context {
     const struct model_config *config;
     const struct model_weights *weights;
     struct decoder *decoder; /* used by whoever has the turn */
     struct page_store *pages;
     struct turns turns;
+    pid_t owner; /* the process it was created in */
     bool has_turns, has_sliding_layers;
     uint32_t n_threads, chunk_tokens;
     int32_t precision, cells; /* AFMOE_PRECISION_*, AFMOE_CELLS_* */
