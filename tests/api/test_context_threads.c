@@ -48,7 +48,7 @@ static int close_tiny(void **state)
 static afmoe_context_options options_of(int32_t n_threads)
 {
     afmoe_context_options options;
-    afmoe_context_options_init(&options);
+    afmoe_context_options_init(&options, sizeof options);
     options.n_threads = n_threads;
     options.chunk_tokens = 16;
     return options;
@@ -97,7 +97,7 @@ static void *work_alone(void *user)
     afmoe_session *session;
     uint64_t n;
     make_tokens(prompt, N_PROMPT, VOCAB, work->seed);
-    afmoe_generate_options_init(&options);
+    afmoe_generate_options_init(&options, sizeof options);
     work->status = afmoe_session_create(&session, work->context, NULL);
     if (work->status != AFMOE_OK) return NULL;
     struct inside inside = {work, session};
@@ -274,7 +274,7 @@ static void host_parallel_says_stop(void **state)
     assert_true(n_stages > 20);
     for (uint32_t stop = 1; stop <= n_stages; stop++) {
         afmoe_append_result result;
-        afmoe_append_result_init(&result);
+        afmoe_append_result_init(&result, sizeof result);
         CHECK_STATUS(AFMOE_OK, afmoe_session_rewind(session, 0, NULL, NULL, &error));
         host = (struct host){.way = FORWARDS, .refuse_at = stop};
         append_prompt(session, AFMOE_CANCELLED, &result);
@@ -310,7 +310,7 @@ static void cpus_of_our_own(void **state)
     assert_memory_equal(expected, got, sizeof expected);
 
     afmoe_context_info info;
-    afmoe_context_info_init(&info);
+    afmoe_context_info_init(&info, sizeof info);
     options.n_threads = -1;
     options.n_cpus = 1;
     afmoe_context *context = open_context(model, &options);
@@ -363,7 +363,7 @@ static int all_is_state(afmoe_context *context, afmoe_session *session)
     afmoe_token token = 1;
     afmoe_context_info info;
     afmoe_session *other;
-    afmoe_context_info_init(&info);
+    afmoe_context_info_init(&info, sizeof info);
     if (afmoe_session_append(session, &token, 1, NULL, NULL, &why) != AFMOE_STATE) return 1;
     if (!strstr(why.message, "another process")) return 2;
     if (afmoe_session_sync(session, &token, 1, NULL, NULL, NULL) != AFMOE_STATE) return 3;
@@ -425,7 +425,7 @@ static void *append_and_rewind(void *user)
     struct busy *busy = user;
     afmoe_token prompt[N_PROMPT];
     afmoe_append_options options;
-    afmoe_append_options_init(&options);
+    afmoe_append_options_init(&options, sizeof options);
     options.cancel = busy->cancel;
     make_tokens(prompt, N_PROMPT, VOCAB, 9);
     while (!afmoe_cancel_is_set(busy->cancel)) {
@@ -474,7 +474,7 @@ static void fork_in_a_callback(void **state)
 {
     (void)state;
     afmoe_append_options options;
-    afmoe_append_options_init(&options);
+    afmoe_append_options_init(&options, sizeof options);
     options.progress = fork_once;
     afmoe_token prompt[N_PROMPT];
     afmoe_context_options two = options_of(2);
