@@ -298,8 +298,8 @@ AFMOE_API afmoe_status afmoe_stream_decoder_finish(afmoe_stream_decoder *decoder
 
 typedef struct afmoe_context afmoe_context;
 
-/** CPU levels; each includes those before it, except that AVX-512 comes with and without AVX-VNNI: a CPU of level AVX512
- *  or higher may lack AVXVNNI. What they need: afmoe_cpu_level_name and docs/architecture.md. */
+/** CPU levels; each includes those before it, except that a CPU of level AVX512 or higher may lack AVXVNNI. What they
+ *  need: afmoe_cpu_level_name and docs/architecture.md. */
 enum {
     AFMOE_CPU_AUTO = -1,
     AFMOE_CPU_C = 0, /* plain C, the readable reference */
@@ -352,8 +352,8 @@ typedef struct afmoe_context_options {
                                   thread is worker 0 and left alone. A CPU this process may not use is INVALID.
                                   Default NULL: where the system puts them */
     uint64_t n_cpus;           /* default 0 */
-    afmoe_parallel_fn parallel; /* the host's threads instead of ours: none are started then, and cpus is INVALID.
-                                  Same bits. Default NULL */
+    afmoe_parallel_fn parallel; /* the host's threads instead of ours: none are started, cpus is INVALID. Same bits.
+                                  Default NULL */
     void *parallel_data;
 } afmoe_context_options;
 
