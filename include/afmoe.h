@@ -333,7 +333,8 @@ AFMOE_API afmoe_status afmoe_stream_decoder_finish(afmoe_stream_decoder *decoder
 
 typedef struct afmoe_context afmoe_context;
 
-/** CPU levels; each includes those before it. What they need: afmoe_cpu_level_name and docs/architecture.md. */
+/** CPU levels; each includes those before it, except that a CPU of level AVX512 or higher may lack AVXVNNI. What they
+ *  need: afmoe_cpu_level_name and docs/architecture.md. */
 enum {
     AFMOE_CPU_AUTO = -1,
     AFMOE_CPU_C = 0, /* plain C, the readable reference */
@@ -359,9 +360,19 @@ enum {
     AFMOE_CELLS_BF16 = 3
 };
 
+/** One piece of parallel work: what an afmoe_parallel_fn calls. */
+typedef void (*afmoe_task_fn)(void *task_data, uint32_t worker);
+
+/** The host's own parallel-for. Calls task(task_data, w) exactly once for every w < n_workers (n_workers is 2 to the
+ *  context's n_threads), on any threads, side by side or one after another, and returns when all have returned: 0, or
+ *  non-zero to stop: the computing call then answers CANCELLED, as with a cancel object. It runs on the thread that
+ *  computes, and must not call into the same context. */
+typedef int32_t (*afmoe_parallel_fn)(void *user_data, uint32_t n_workers, afmoe_task_fn task, void *task_data);
+
 typedef struct afmoe_context_options {
     uint32_t size;
-    int32_t n_threads;         /* 1..256, or -1: one per usable core (affinity and cgroup quota). Default -1 */
+    int32_t n_threads;         /* 1..256, or -1: one per usable core (affinity and cgroup quota; with cpus, at most
+                                  n_cpus). Default -1 */
     int32_t cpu_level;         /* AFMOE_CPU_*, default AUTO. One the CPU lacks is UNSUPPORTED */
     int32_t precision;         /* AFMOE_PRECISION_*, default EXACT */
     int32_t cells;             /* AFMOE_CELLS_*, default F32 */
@@ -372,12 +383,22 @@ typedef struct afmoe_context_options {
     uint64_t max_page_bytes;   /* cap on key/value memory of all sessions together. Default 2^64-1 */
     afmoe_log_fn log;          /* default NULL */
     void *log_data;
+    const int32_t *cpus;       /* worker thread i (1..n_threads - 1) runs on CPU cpus[i % n_cpus] only. The calling
+                                  thread is worker 0 and left alone. A CPU this process may not use is INVALID.
+                                  Default NULL: where the system puts them */
+    uint64_t n_cpus;           /* default 0 */
+    afmoe_parallel_fn parallel; /* the host's threads instead of ours: none are started, cpus is INVALID. Same bits.
+                                  Default NULL */
+    void *parallel_data;
 } afmoe_context_options;
 
 AFMOE_API void afmoe_context_options_init(afmoe_context_options *options, uint32_t size);
 
 /** Make a context. STATE when the model was opened without weights. Worker threads start here (n_threads - 1: the
- *  calling thread works too) and sleep when idle. */
+ *  calling thread works too) and sleep when idle.
+ *
+ *  Threads do not survive fork: in the child, calls on the context and its sessions answer STATE, and freeing them
+ *  works (memory of a session that another thread was computing on stays allocated there). */
 AFMOE_API afmoe_status afmoe_context_create(afmoe_context **out, afmoe_model *model,
                                             const afmoe_context_options *options, afmoe_error *error);
 AFMOE_API void afmoe_context_free(afmoe_context *context);

@@ -65,11 +65,23 @@ int32_t afmoe__cpu_level(void)
     return has(f.leaf7_1_eax, LEAF7_1_AVX512BF16) ? AFMOE_CPU_AVX512BF16 : AFMOE_CPU_AVX512ICL;
 }
 
+int32_t afmoe__cpu_has_level(int32_t level)
+{
+    int32_t highest = afmoe__cpu_level();
+    if (level == AFMOE_CPU_AVXVNNI && highest > level) return has(read_features().leaf7_1_eax, LEAF7_1_AVXVNNI);
+    return level >= AFMOE_CPU_C && level <= highest;
+}
+
 #else
 
 int32_t afmoe__cpu_level(void)
 {
     return AFMOE_CPU_C;
+}
+
+int32_t afmoe__cpu_has_level(int32_t level)
+{
+    return level == AFMOE_CPU_C;
 }
 
 #endif

@@ -46,6 +46,7 @@ afmoe_status afmoe_context_get_info(afmoe_context *context, afmoe_context_info *
     afmoe_status status = afmoe__check_argument(context, "context", error);
     if (status == AFMOE_OK) status = afmoe__check_argument(info, "info", error);
     if (status == AFMOE_OK) status = afmoe__struct_check_out(info, "afmoe_context_info", error);
+    if (status == AFMOE_OK) status = afmoe__context_check_process(context->core, error);
     if (status != AFMOE_OK) return status;
     afmoe__context_info(context->core, &full);
     afmoe__struct_write(info, &full, sizeof full);

@@ -11,7 +11,9 @@ afmoe_status afmoe_session_create(afmoe_session **out, afmoe_context *context, a
     afmoe_status status = afmoe__check_argument(out, "out", error);
     if (status != AFMOE_OK) return status;
     *out = NULL;
-    if ((status = afmoe__check_argument(context, "context", error)) != AFMOE_OK) return status;
+    status = afmoe__check_argument(context, "context", error);
+    if (status == AFMOE_OK) status = afmoe__context_check_process(context->core, error);
+    if (status != AFMOE_OK) return status;
     afmoe_session *session = afmoe__alloc_zeroed(1, sizeof *session);
     if (!session) return afmoe__fail_memory(error, sizeof *session, "a session");
     status = afmoe__session_create(&session->core, context->core, error);
@@ -41,6 +43,7 @@ void afmoe_session_free(afmoe_session *session)
 afmoe_status afmoe__session_enter(afmoe_session *session, afmoe_error *error)
 {
     afmoe_status status = afmoe__check_argument(session, "session", error);
+    if (status == AFMOE_OK) status = afmoe__context_check_process(session->context->core, error);
     return status == AFMOE_OK ? guard_enter(&session->guard, "session", error) : status;
 }
 

@@ -8,10 +8,16 @@
  * inside. A worker that the system never woke in time is simply not waited for, and whoever is inside sees a job that
  * cannot change under it.
  *
+ * A host's parallel-for takes the place of the threads: each of its tasks enters the same gate as one worker. So it may
+ * run its tasks one after the other, and what it does wrong does no harm: a task called twice is turned away by its
+ * claim, one called too late by the gate, and the calling thread does those that were left out.
+ *
  * Sleeping is a mutex and a condition variable instead of a futex: it is reached only after SPIN_NANOSECONDS of
  * waiting, where a few hundred nanoseconds do not count, it is portable, and thread checkers understand it. */
+#define _GNU_SOURCE /* pthread_setaffinity_np */
 #include "pool.h"
 
+#include "cancel.h"
 #include "clock.h"
 #include "error.h"
 #include "memory.h"
@@ -19,14 +25,16 @@
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
+#include <unistd.h>
 
-enum { SPIN_NANOSECONDS = 20000, PAUSES_PER_LOOK = 32, MAX_THREADS = 4096 };
+enum { SPIN_NANOSECONDS = 20000, PAUSES_PER_LOOK = 32, MAX_THREADS = 4096, MAX_CPUS = 1 << 16 };
 
 struct share {
     _Alignas(CACHE_LINE_BYTES) _Atomic uint64_t range; /* begin in the low half, end in the high */
+    _Atomic uint64_t claim;                            /* the last run in which a task of the host took this share */
 };
 
 struct worker {
@@ -48,7 +56,12 @@ static const uint64_t gate_run = 1u << 16;
 struct pool {
     _Alignas(CACHE_LINE_BYTES) _Atomic uint64_t gate;
     _Alignas(CACHE_LINE_BYTES) struct job job; /* written while the gate is closed and empty */
+    const afmoe_cancel *cancel; /* written likewise */
+    _Atomic bool stopped;       /* units of this run or one before it were left out */
     uint32_t n_threads, n_started;
+    pid_t owner; /* the process the threads are in */
+    afmoe_parallel_fn parallel;
+    void *parallel_data;
     pthread_mutex_t mutex;
     pthread_cond_t opened, emptied;
     _Atomic uint32_t n_sleeping; /* workers, changed under the mutex */
@@ -86,15 +99,24 @@ static void run_piece(const struct job *job, uint64_t piece, uint32_t worker)
     job->stage(job->arg, begin, begin + (left < job->grain ? left : job->grain), worker);
 }
 
+/* Whoever leaves a piece out has seen this first. */
+bool afmoe__pool_stopped(struct pool *pool)
+{
+    if (atomic_load_explicit(&pool->stopped, memory_order_relaxed)) return true;
+    if (!cancel_requested(pool->cancel)) return false;
+    atomic_store_explicit(&pool->stopped, true, memory_order_relaxed); /* the flag may be taken down, this stays */
+    return true;
+}
+
 /* Own share first, then the others', the next worker's first. */
 static void work(struct pool *pool, uint32_t worker)
 {
     const struct job *job = &pool->job;
     uint64_t piece;
-    while (take(&pool->shares[worker], true, &piece)) run_piece(job, piece, worker);
+    while (!afmoe__pool_stopped(pool) && take(&pool->shares[worker], true, &piece)) run_piece(job, piece, worker);
     for (uint32_t i = 1; i < pool->n_threads; i++) {
         struct share *victim = &pool->shares[(worker + i) % pool->n_threads];
-        while (take(victim, false, &piece)) run_piece(job, piece, worker);
+        while (!afmoe__pool_stopped(pool) && take(victim, false, &piece)) run_piece(job, piece, worker);
     }
 }
 
@@ -207,6 +229,22 @@ static void close_gate(struct pool *pool)
     pthread_mutex_unlock(&pool->mutex);
 }
 
+/* What the host's parallel-for calls. */
+static void host_task(void *task_data, uint32_t worker)
+{
+    struct pool *pool = task_data;
+    uint64_t run = 0;
+    if (worker >= pool->n_threads || !enter(pool, &run)) return;
+    if (atomic_exchange(&pool->shares[worker].claim, run) != run) work(pool, worker);
+    leave(pool);
+}
+
+static void ask_host(struct pool *pool, uint32_t n_workers)
+{
+    if (pool->parallel(pool->parallel_data, n_workers, host_task, pool) != 0) atomic_store(&pool->stopped, true);
+    for (uint32_t i = 0; i < n_workers; i++) host_task(pool, i);
+}
+
 static void run_pieces(struct pool *pool, uint64_t n_pieces)
 {
     for (uint64_t i = 0; i < pool->n_threads; i++) {
@@ -214,7 +252,10 @@ static void run_pieces(struct pool *pool, uint64_t n_pieces)
         atomic_store_explicit(&pool->shares[i].range, pack(begin, end), memory_order_relaxed);
     }
     open_gate(pool);
-    work(pool, 0);
+    if (pool->parallel)
+        ask_host(pool, n_pieces < pool->n_threads ? (uint32_t)n_pieces : pool->n_threads);
+    else
+        work(pool, 0);
     close_gate(pool);
 }
 
@@ -224,32 +265,55 @@ void afmoe__pool_run(struct pool *pool, pool_stage_fn stage, void *arg, uint64_t
     uint64_t n_pieces = n_units / grain + (n_units % grain != 0);
     pool->job = (struct job){stage, arg, n_units, grain, 0};
     if (pool->n_threads == 1 || n_pieces <= 1) {
-        for (uint64_t i = 0; i < n_pieces; i++) run_piece(&pool->job, i, 0);
+        for (uint64_t i = 0; i < n_pieces && !afmoe__pool_stopped(pool); i++) run_piece(&pool->job, i, 0);
         return;
     }
-    for (uint64_t first = 0; first < n_pieces; first += UINT32_MAX) { /* as many as a share can count */
+    for (uint64_t first = 0; first < n_pieces && !afmoe__pool_stopped(pool); first += UINT32_MAX) { /* as many as a share can count */
         pool->job.first_piece = first;
         run_pieces(pool, n_pieces - first < UINT32_MAX ? n_pieces - first : UINT32_MAX);
     }
 }
 
+void afmoe__pool_watch(struct pool *pool, const afmoe_cancel *cancel)
+{
+    pool->cancel = cancel;
+    atomic_store(&pool->stopped, false);
+}
+
 /* ---- Life ---- */
 
-/* Signals of the host are none of the workers' business: its handlers run on its own threads. */
-static afmoe_status start_workers(struct pool *pool, afmoe_error *error)
+static afmoe_status pin(const struct worker *worker, int32_t cpu, afmoe_error *error)
 {
+    size_t bytes = CPU_ALLOC_SIZE(MAX_CPUS);
+    cpu_set_t *set = afmoe__alloc_zeroed(bytes, 1);
+    if (!set) return afmoe__fail_memory(error, bytes, "a set of CPUs");
+    CPU_SET_S((size_t)cpu, bytes, set);
+    int failure = pthread_setaffinity_np(worker->thread, bytes, set);
+    afmoe__free(set);
+    if (!failure) return AFMOE_OK;
+    if (failure == EINVAL)
+        return afmoe__fail(error, AFMOE_INVALID, "cpus: %d is not a CPU that this process may use", (int)cpu);
+    return afmoe__fail_errno(error, AFMOE_IO, failure, "cannot pin a worker thread to CPU %d", (int)cpu);
+}
+
+/* Signals of the host are none of the workers' business: its handlers run on its own threads. */
+static afmoe_status start_workers(struct pool *pool, const struct pool_options *options, afmoe_error *error)
+{
+    afmoe_status status = AFMOE_OK;
     sigset_t all, before;
     sigfillset(&all);
     int failure = pthread_sigmask(SIG_SETMASK, &all, &before);
     if (failure) return afmoe__fail_errno(error, AFMOE_IO, failure, "cannot block signals for worker threads");
-    for (uint32_t i = 1; i < pool->n_threads && !failure; i++) {
+    for (uint32_t i = 1; i < pool->n_threads && !failure && status == AFMOE_OK; i++) {
         struct worker *worker = &pool->workers[i - 1];
         *worker = (struct worker){.pool = pool, .index = i};
         failure = pthread_create(&worker->thread, NULL, worker_main, worker);
-        if (!failure) pool->n_started++;
+        if (failure) break;
+        pool->n_started++;
+        if (options->n_cpus) status = pin(worker, options->cpus[i % options->n_cpus], error);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!failure) return AFMOE_OK;
+    if (!failure) return status;
     return afmoe__fail_errno(error, failure == ENOMEM ? AFMOE_NO_MEMORY : AFMOE_IO, failure,
                              "cannot start worker thread %u of %u", pool->n_started + 1, pool->n_threads - 1);
 }
@@ -274,13 +338,29 @@ static void free_memory(struct pool *pool)
     afmoe__free(pool);
 }
 
-afmoe_status afmoe__pool_create(struct pool **out, uint32_t n_threads, afmoe_error *error)
+static afmoe_status check_options(const struct pool_options *options, afmoe_error *error)
 {
-    if (n_threads < 1 || n_threads > MAX_THREADS)
-        return afmoe__fail(error, AFMOE_INVALID, "n_threads is %u, allowed are 1..%d", n_threads, MAX_THREADS);
+    if (options->n_threads < 1 || options->n_threads > MAX_THREADS)
+        return afmoe__fail(error, AFMOE_INVALID, "n_threads is %u, allowed are 1..%d", options->n_threads, MAX_THREADS);
+    if (options->n_cpus && !options->cpus) return afmoe__fail(error, AFMOE_INVALID, "cpus is NULL");
+    if (options->n_cpus && options->parallel)
+        return afmoe__fail(error, AFMOE_INVALID, "cpus pins threads of our own, with parallel there are none");
+    for (uint64_t i = 0; i < options->n_cpus; i++)
+        if (options->cpus[i] < 0 || options->cpus[i] >= MAX_CPUS)
+            return afmoe__fail(error, AFMOE_INVALID, "cpus[%llu] is %d, allowed are 0..%d", (unsigned long long)i,
+                               (int)options->cpus[i], MAX_CPUS - 1);
+    return AFMOE_OK;
+}
+
+afmoe_status afmoe__pool_create(struct pool **out, const struct pool_options *options, afmoe_error *error)
+{
+    uint32_t n_threads = options->n_threads;
+    afmoe_status status = check_options(options, error);
+    if (status != AFMOE_OK) return status;
     struct pool *pool = afmoe__alloc_aligned(1, sizeof *pool);
     if (!pool) return afmoe__fail_memory(error, sizeof *pool, "the worker pool");
-    *pool = (struct pool){.n_threads = n_threads};
+    *pool = (struct pool){.n_threads = n_threads, .owner = getpid(), .parallel = options->parallel,
+                          .parallel_data = options->parallel_data};
     pool->workers = afmoe__alloc_array(n_threads - 1, sizeof *pool->workers);
     pool->shares = afmoe__alloc_aligned(n_threads, sizeof *pool->shares);
     if (!pool->workers || !pool->shares) {
@@ -288,13 +368,16 @@ afmoe_status afmoe__pool_create(struct pool **out, uint32_t n_threads, afmoe_err
         return afmoe__fail_memory(error, n_threads * (sizeof *pool->workers + sizeof *pool->shares),
                                   "the shares of worker threads");
     }
-    for (uint32_t i = 0; i < n_threads; i++) atomic_init(&pool->shares[i].range, 0);
-    afmoe_status status = init_waiting(pool, error);
+    for (uint32_t i = 0; i < n_threads; i++) {
+        atomic_init(&pool->shares[i].range, 0);
+        atomic_init(&pool->shares[i].claim, 0);
+    }
+    status = init_waiting(pool, error);
     if (status < 0) {
         free_memory(pool);
         return status;
     }
-    status = start_workers(pool, error);
+    if (!pool->parallel) status = start_workers(pool, options, error);
     if (status < 0) {
         afmoe__pool_free(pool);
         return status;
@@ -306,6 +389,10 @@ afmoe_status afmoe__pool_create(struct pool **out, uint32_t n_threads, afmoe_err
 void afmoe__pool_free(struct pool *pool)
 {
     if (!pool) return;
+    if (getpid() != pool->owner) { /* locks may be held, and waited for, by threads that are not here */
+        free_memory(pool);
+        return;
+    }
     pthread_mutex_lock(&pool->mutex);
     atomic_store(&pool->quit, true);
     pthread_cond_broadcast(&pool->opened);

@@ -91,14 +91,26 @@ static bool read_affinity(struct cpu_mask *out)
     return false;
 }
 
-/* A recorded tree has no affinity: there it is every CPU present. */
-static bool read_cpus(const char *root, struct cpu_mask *out)
+/* The affinity mask of a recorded tree, as proc(5) tells it; without one every CPU present. */
+static bool read_recorded_affinity(const char *root, struct cpu_mask *out)
 {
+    static const char key[] = "Cpus_allowed_list:";
     char line[LINE_BYTES];
-    if (!*root) return read_affinity(out);
+    bool found = false;
+    FILE *file = open_file(root, "/proc/self/status");
+    while (file && !found && read_line(file, line)) found = strncmp(line, key, strlen(key)) == 0;
+    if (file) fclose(file);
+    if (found) parse_list(out, line + strlen(key) + strspn(line + strlen(key), " \t"));
+    if (found) return true;
     if (!read_first_line(root, "/sys/devices/system/cpu/present", line)) return false;
     parse_list(out, line);
     return true;
+}
+
+/* A cpuset of a cgroup (v1 and v2) is in the affinity mask already: the kernel cuts one with the other. */
+static bool read_cpus(const char *root, struct cpu_mask *out)
+{
+    return *root ? read_recorded_affinity(root, out) : read_affinity(out);
 }
 
 /* ---- Cores ---- */
@@ -116,7 +128,7 @@ static bool shares_core(const char *root, const struct cpu_mask *mask, uint32_t 
     return false;
 }
 
-static uint32_t count_cores(const char *root)
+uint32_t afmoe__topology_cores(const char *root)
 {
     struct cpu_mask *masks = afmoe__alloc_zeroed(2, sizeof *masks);
     uint32_t n = 0;
@@ -253,7 +265,8 @@ static uint32_t read_quota(const char *root)
 
 uint32_t afmoe__topology_n_threads(const char *root)
 {
-    uint32_t cores = count_cores(root), quota = read_quota(root);
+    uint32_t cores = *root ? 0 : afmoe__topology_hwloc_cores(), quota = read_quota(root);
+    if (cores == 0) cores = afmoe__topology_cores(root);
     uint32_t n = cores < quota ? cores : quota;
     return n < 1 ? 1 : n;
 }

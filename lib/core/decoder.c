@@ -98,7 +98,7 @@ static afmoe_status allocate(struct decoder *d, const struct decoder_options *op
     memset(d->scratch, 0, d->scratch_bytes);
     lay_out(d, d->scratch);
     d->rope_factor = afmoe__rope_frequencies(d->frequencies, d->config);
-    return afmoe__engine_create(&d->engine, options->cpu_level, options->n_threads,
+    return afmoe__engine_create(&d->engine, options->cpu_level, &options->threads,
                                 worker_scratch_bytes(d, options->cpu_level), error);
 }
 
@@ -147,7 +147,7 @@ uint64_t afmoe__decoder_scratch_bytes(const struct decoder *d)
 uint64_t afmoe__decoder_scratch_needed(const struct model_config *config, const struct decoder_options *options)
 {
     struct decoder d = {.config = config, .max_rows = options->max_rows};
-    return lay_out(&d, NULL) + options->n_threads * engine_scratch_piece(worker_scratch_bytes(&d, options->cpu_level));
+    return lay_out(&d, NULL) + options->threads.n_threads * engine_scratch_piece(worker_scratch_bytes(&d, options->cpu_level));
 }
 
 /* ---- The pass ---- */
@@ -242,6 +242,7 @@ static void run_layer(struct pass *pass, uint32_t layer, const struct decoder_tr
         afmoe__experts_dense(&d->engine, &w->mlp, d->normed, n_rows, d->y, &d->experts);
     else
         afmoe__experts_mixture(&d->engine, d->config, w, d->normed, n_rows, d->y, &d->experts);
+    if (engine_stopped(&d->engine)) return;
     if (!dense && trace && trace->router)
         trace->router(trace->user, layer, d->experts.router_logits, d->experts.ids, d->experts.route_weights, n_rows);
     pass->post = w->post_mlp_norm;
@@ -249,8 +250,8 @@ static void run_layer(struct pass *pass, uint32_t layer, const struct decoder_tr
     engine_run(&d->engine, add_rows, pass, n_rows, 8);
 }
 
-/* Final norm and head of `n` wanted rows starting at index `first` of the item's list. */
-static void head_rows(struct decoder *d, const struct batch *batch, uint64_t item_index, uint64_t first, uint64_t n,
+/* Final norm and head of `n` wanted rows starting at index `first` of the item's list. False: stopped. */
+static bool head_rows(struct decoder *d, const struct batch *batch, uint64_t item_index, uint64_t first, uint64_t n,
                       decoder_row_fn on_row, void *user)
 {
     const struct batch_item *item = &batch->items[item_index];
@@ -261,14 +262,16 @@ static void head_rows(struct decoder *d, const struct batch *batch, uint64_t ite
     struct linear_job job = {.weights = &d->weights->head, .x = d->hidden, .x_stride = hidden, .n_tokens = n,
                              .y = d->logits, .y_stride = vocab};
     if (!item->hidden_only) afmoe__linear_run(&d->engine, &job, 1);
+    if (engine_stopped(&d->engine)) return false;
     for (uint64_t i = 0; i < n; i++)
         on_row(user, item_index, item->wanted[first + i], d->hidden + i * hidden,
                item->hidden_only ? NULL : d->logits + i * vocab);
+    return true;
 }
 
-static afmoe_status cancelled(afmoe_error *error, uint32_t layer)
+static afmoe_status stopped(const afmoe_cancel *cancel, afmoe_error *error)
 {
-    return afmoe__fail(error, AFMOE_CANCELLED, "cancelled after %u layers", layer);
+    return afmoe__fail(error, AFMOE_CANCELLED, cancel_requested(cancel) ? "cancelled" : "stopped by parallel");
 }
 
 afmoe_status afmoe__decoder_pass(struct decoder *d, struct batch *batch, decoder_row_fn on_row, void *user,
@@ -283,19 +286,21 @@ afmoe_status afmoe__decoder_pass(struct decoder *d, struct batch *batch, decoder
         return afmoe__fail(error, AFMOE_INTERNAL, "a pass of %llu rows, scratch holds %llu",
                            (unsigned long long)batch->n_rows, (unsigned long long)d->max_rows);
 
+    afmoe__pool_watch(d->engine.pool, cancel);
     struct pass pass = {.d = d, .batch = batch, .norm = d->weights->layers[0].input_norm};
     engine_run(&d->engine, embed_rows, &pass, batch->n_rows, 4);
     engine_run(&d->engine, norm_rows, &pass, batch->n_rows, 8);
     for (uint32_t layer = 0; layer < d->config->n_layers; layer++) {
-        if (cancel_requested(cancel)) return cancelled(error, layer);
+        if (engine_stopped(&d->engine)) return stopped(cancel, error);
         if (trace && trace->residual) trace->residual(trace->user, layer, d->h, batch->n_rows);
         run_layer(&pass, layer, trace);
     }
+    if (engine_stopped(&d->engine)) return stopped(cancel, error);
     for (uint64_t i = 0; i < batch->n_items; i++)
         for (uint64_t first = 0; first < batch->items[i].n_wanted; first += HEAD_ROWS) {
-            if (cancel_requested(cancel)) return cancelled(error, d->config->n_layers);
             uint64_t left = batch->items[i].n_wanted - first;
-            head_rows(d, batch, i, first, left < HEAD_ROWS ? left : HEAD_ROWS, on_row, user);
+            if (!head_rows(d, batch, i, first, left < HEAD_ROWS ? left : HEAD_ROWS, on_row, user))
+                return stopped(cancel, error);
         }
     return AFMOE_OK;
 }

@@ -5,13 +5,14 @@
 #define AFMOE_CORE_DECODER_H
 
 #include "batch.h"
+#include "pool.h"
 #include "weights.h"
 
 struct decoder;
 
 struct decoder_options {
     int32_t cpu_level; /* a level the CPU has */
-    uint32_t n_threads;
+    struct pool_options threads;
     enum cell_format cells;
     uint64_t max_rows;
 };
@@ -41,8 +42,9 @@ struct decoder_trace {
                    uint64_t n_rows);
 };
 
-/* Compute all rows of the batch (at most max_rows) and store their cells. CANCELLED when `cancel` is set between
- * layers: cells of this pass are then worthless, everything before it is untouched. */
+/* Compute all rows of the batch (at most max_rows) and store their cells. CANCELLED when `cancel` is set or the host's
+ * parallel-for says stop: cells of this pass are then worthless, everything before it is untouched; the head of rows
+ * before the last one may have been given out. */
 afmoe_status afmoe__decoder_pass(struct decoder *decoder, struct batch *batch, decoder_row_fn on_row, void *user,
                                  const struct decoder_trace *trace, const afmoe_cancel *cancel, afmoe_error *error);
 

@@ -15,7 +15,7 @@ struct engine {
 };
 
 /* `worker_scratch_bytes` is rounded up to whole cache lines. The pool is created here. */
-afmoe_status afmoe__engine_create(struct engine *out, int32_t cpu_level, uint32_t n_threads,
+afmoe_status afmoe__engine_create(struct engine *out, int32_t cpu_level, const struct pool_options *threads,
                                   uint64_t worker_scratch_bytes, afmoe_error *error);
 /* Safe on a zeroed struct. */
 void afmoe__engine_destroy(struct engine *engine);
@@ -31,15 +31,17 @@ static inline void *engine_scratch(const struct engine *engine, uint32_t worker)
     return engine->worker_scratch + worker * engine->worker_scratch_bytes;
 }
 
-/* Run a stage; one unit's worth of work stays on the calling thread. */
+/* Run a stage; one piece of work stays on the calling thread. */
 static inline void engine_run(const struct engine *engine, pool_stage_fn stage, void *arg, uint64_t n_units,
                               uint64_t grain)
 {
-    if (n_units == 0) return;
-    if (n_units <= grain)
-        stage(arg, 0, n_units, 0);
-    else
-        afmoe__pool_run(engine->pool, stage, arg, n_units, grain);
+    afmoe__pool_run(engine->pool, stage, arg, n_units, grain);
+}
+
+/* True: the last stages may have left units out (see afmoe__pool_watch), and so will all others of this pass. */
+static inline bool engine_stopped(const struct engine *engine)
+{
+    return afmoe__pool_stopped(engine->pool);
 }
 
 #endif

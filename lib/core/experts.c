@@ -152,6 +152,7 @@ void afmoe__experts_mixture(const struct engine *engine, const struct model_conf
     struct linear_job router = plain_job(&weights->router, m, n_rows, buffers->router_logits);
     afmoe__linear_run(engine, &router, 1);
     engine_run(engine, choose_rows, &mixture, n_rows, 4);
+    if (engine_stopped(engine)) return; /* ids not chosen are no indices */
     sort_by_expert(&mixture, n_rows);
     if (n_rows > 1) engine_run(engine, gather_rows, &mixture, n_rows, 8);
     afmoe__linear_run(engine, buffers->jobs, list_jobs(&mixture, n_rows, false));

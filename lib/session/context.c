@@ -9,6 +9,7 @@
 #include "topology.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 enum { MAX_THREADS = 256, MAX_CHUNK_TOKENS = 4096, DEFAULT_MAX_TOKENS = 4096 };
 
@@ -18,6 +19,7 @@ static afmoe_status check_threads(struct context *context, const afmoe_context_o
         return afmoe__fail(error, AFMOE_INVALID, "n_threads is %d, allowed are 1..%d and -1", options->n_threads,
                            MAX_THREADS);
     uint32_t usable = options->n_threads == -1 ? afmoe__topology_n_threads("") : (uint32_t)options->n_threads;
+    if (options->n_threads == -1 && options->n_cpus && options->n_cpus < usable) usable = (uint32_t)options->n_cpus;
     context->n_threads = usable < MAX_THREADS ? usable : MAX_THREADS;
     return AFMOE_OK;
 }
@@ -28,8 +30,8 @@ static afmoe_status check_level(int32_t *out, const afmoe_context_options *optio
     if (options->cpu_level < AFMOE_CPU_AUTO || options->cpu_level > AFMOE_CPU_AVX512BF16)
         return afmoe__fail(error, AFMOE_INVALID, "cpu_level is %d, allowed are %d..%d", options->cpu_level,
                            AFMOE_CPU_AUTO, AFMOE_CPU_AVX512BF16);
-    if (options->cpu_level > best)
-        return afmoe__fail(error, AFMOE_UNSUPPORTED, "cpu_level %s: this CPU has %s",
+    if (options->cpu_level != AFMOE_CPU_AUTO && !afmoe__cpu_has_level(options->cpu_level))
+        return afmoe__fail(error, AFMOE_UNSUPPORTED, "cpu_level %s: this CPU has not got it; its highest is %s",
                            afmoe__cpu_level_name(options->cpu_level), afmoe__cpu_level_name(best));
     *out = options->cpu_level == AFMOE_CPU_AUTO ? best : options->cpu_level;
     return AFMOE_OK;
@@ -90,7 +92,9 @@ static afmoe_status resolve(struct context *context, struct decoder_options *dec
     if ((status = check_level(&decoder->cpu_level, options, error)) != AFMOE_OK) return status;
     if ((status = check_precision(context, options, error)) != AFMOE_OK) return status;
     if ((status = check_sizes(context, options, error)) != AFMOE_OK) return status;
-    decoder->n_threads = context->n_threads;
+    decoder->threads = (struct pool_options){.n_threads = context->n_threads, .cpus = options->cpus,
+                                             .n_cpus = options->n_cpus, .parallel = options->parallel,
+                                             .parallel_data = options->parallel_data};
     decoder->cells = context->cell_format;
     decoder->max_rows = context->plan.chunk_tokens;
     return AFMOE_OK;
@@ -132,6 +136,7 @@ afmoe_status afmoe__context_create(struct context **out, const struct model_conf
     if (!context) return afmoe__fail_memory(error, sizeof *context, "a context");
     context->config = config;
     context->weights = weights;
+    context->owner = getpid();
     afmoe_status status = build(context, options, error);
     if (status != AFMOE_OK) {
         afmoe__context_free(context);
@@ -147,8 +152,17 @@ void afmoe__context_free(struct context *context)
     if (!context) return;
     afmoe__decoder_free(context->decoder);
     afmoe__pages_free(context->pages);
-    if (context->has_turns) afmoe__turns_destroy(&context->turns);
+    /* In a child of fork a waiter that is not there would be waited for. */
+    if (context->has_turns && context->owner == getpid()) afmoe__turns_destroy(&context->turns);
     afmoe__free(context);
+}
+
+afmoe_status afmoe__context_check_process(const struct context *context, afmoe_error *error)
+{
+    pid_t here = getpid();
+    if (here == context->owner) return AFMOE_OK;
+    return afmoe__fail(error, AFMOE_STATE, "the context belongs to another process: %ld made it, this is %ld",
+                       (long)context->owner, (long)here);
 }
 
 void afmoe__context_info(struct context *context, afmoe_context_info *out)

@@ -12,6 +12,8 @@ struct context;
 afmoe_status afmoe__context_create(struct context **out, const struct model_config *config,
                                    const struct model_weights *weights, const afmoe_context_options *options,
                                    afmoe_error *error);
+/* OK, or STATE in a child of fork: its threads are not there, and its locks may be held by threads that are not. */
+afmoe_status afmoe__context_check_process(const struct context *context, afmoe_error *error);
 /* All sessions must be gone. */
 void afmoe__context_free(struct context *context);
 void afmoe__context_info(struct context *context, afmoe_context_info *out);

@@ -9,6 +9,7 @@
 #include "turns.h"
 
 #include <stdatomic.h>
+#include <sys/types.h>
 
 struct context {
     const struct model_config *config;
@@ -16,6 +17,7 @@ struct context {
     struct decoder *decoder; /* used by whoever has the turn */
     struct page_store *pages;
     struct turns turns;
+    pid_t owner; /* the process it was created in */
     bool has_turns;
     uint32_t n_threads;
     int32_t precision, cells; /* AFMOE_PRECISION_*, AFMOE_CELLS_* */

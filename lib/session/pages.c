@@ -6,6 +6,8 @@
 #include "memory.h"
 
 #include <pthread.h>
+#include <stdbool.h>
+#include <unistd.h>
 
 struct page_header {
     uint64_t n_references;
@@ -14,12 +16,25 @@ struct page_header {
 
 struct page_store {
     pthread_mutex_t lock;
+    pid_t owner;
     uint64_t page_bytes, max_pages;
     uint64_t n_held, n_free, n_promised;
     struct page_header *free;
 };
 
 _Static_assert(sizeof(struct page_header) <= CACHE_LINE_BYTES, "the header fits in front of the aligned bytes");
+
+/* False in a child of fork where a thread that is not there held the lock: nobody can know what state the store is in,
+ * so all of it is left as it is. */
+static bool lock(struct page_store *store)
+{
+    return (getpid() == store->owner ? pthread_mutex_lock(&store->lock) : pthread_mutex_trylock(&store->lock)) == 0;
+}
+
+static void unlock(struct page_store *store)
+{
+    pthread_mutex_unlock(&store->lock);
+}
 
 static struct page_header *header_of(uint8_t *page)
 {
@@ -35,6 +50,7 @@ afmoe_status afmoe__pages_create(struct page_store **out, uint64_t page_bytes, u
         afmoe__free(store);
         return afmoe__fail_memory(error, sizeof store->lock, "a mutex");
     }
+    store->owner = getpid();
     store->page_bytes = page_bytes;
     store->max_pages = max_bytes / page_bytes;
     *out = store;
@@ -54,8 +70,11 @@ static void drop_free_list(struct page_store *store)
 void afmoe__pages_free(struct page_store *store)
 {
     if (!store) return;
-    drop_free_list(store);
-    pthread_mutex_destroy(&store->lock);
+    if (lock(store)) {
+        drop_free_list(store);
+        unlock(store);
+        pthread_mutex_destroy(&store->lock);
+    }
     afmoe__free(store);
 }
 
@@ -66,9 +85,9 @@ uint64_t afmoe__pages_page_bytes(const struct page_store *store)
 
 static uint64_t pages_there(struct page_store *store)
 {
-    pthread_mutex_lock(&store->lock);
+    if (!lock(store)) return 0;
     uint64_t n = store->n_held + store->n_free;
-    pthread_mutex_unlock(&store->lock);
+    unlock(store);
     return n;
 }
 
@@ -89,14 +108,14 @@ uint64_t afmoe__pages_memory(struct page_store *store)
 
 afmoe_status afmoe__pages_promise(struct page_store *store, uint64_t *promised, uint64_t n, afmoe_error *error)
 {
-    pthread_mutex_lock(&store->lock);
+    if (!lock(store)) return AFMOE_OK;
     uint64_t others = store->n_promised - *promised; /* n_promised never exceeds max_pages */
     int fits = n <= *promised || n <= store->max_pages - others;
     if (fits) {
         store->n_promised = others + n;
         *promised = n;
     }
-    pthread_mutex_unlock(&store->lock);
+    unlock(store);
     if (fits) return AFMOE_OK;
     return afmoe__fail(error, AFMOE_CONTEXT_FULL,
                        "key/value memory is full: %llu pages of %llu bytes needed, others use %llu of at most %llu",
@@ -106,7 +125,7 @@ afmoe_status afmoe__pages_promise(struct page_store *store, uint64_t *promised, 
 
 uint8_t *afmoe__pages_take(struct page_store *store)
 {
-    pthread_mutex_lock(&store->lock);
+    if (!lock(store)) return NULL;
     struct page_header *page = store->free;
     if (page) {
         store->free = page->next;
@@ -119,22 +138,22 @@ uint8_t *afmoe__pages_take(struct page_store *store)
         page->next = NULL;
         store->n_held++;
     }
-    pthread_mutex_unlock(&store->lock);
+    unlock(store);
     return page ? (uint8_t *)page + CACHE_LINE_BYTES : NULL;
 }
 
 void afmoe__pages_retain(struct page_store *store, uint8_t *page)
 {
-    pthread_mutex_lock(&store->lock);
+    if (!lock(store)) return;
     header_of(page)->n_references++;
-    pthread_mutex_unlock(&store->lock);
+    unlock(store);
 }
 
 void afmoe__pages_release(struct page_store *store, uint8_t *page)
 {
     if (!page) return;
     struct page_header *header = header_of(page);
-    pthread_mutex_lock(&store->lock);
+    if (!lock(store)) return;
     if (--header->n_references == 0) {
         header->next = store->free;
         store->free = header;
@@ -142,5 +161,5 @@ void afmoe__pages_release(struct page_store *store, uint8_t *page)
         store->n_free++;
         if (store->n_held == 0) drop_free_list(store);
     }
-    pthread_mutex_unlock(&store->lock);
+    unlock(store);
 }

@@ -3,7 +3,7 @@
  * A page is `page_bytes` bytes, 64-byte aligned (core/cells.h says what lies in them). The cap works by promises: a
  * session has the store promise as many pages as it will hold at most before it begins, so that it meets CONTEXT_FULL
  * before anything has changed, never half-way. Free pages are kept for the next taker until nobody holds any. Thread
- * safe. */
+ * safe; in a child of fork nothing waits, and what another thread was changing at the fork stays allocated. */
 #ifndef AFMOE_SESSION_PAGES_H
 #define AFMOE_SESSION_PAGES_H
 

@@ -337,7 +337,8 @@ static afmoe_status run_pass(struct growth *growth, uint64_t n, afmoe_error *err
     struct batch batch = {.items = &item, .n_items = 1};
     bool traced = growth->options->out_expert_ids || growth->options->out_expert_weights;
     const struct decoder_trace trace = {.user = growth, .router = traced ? on_router : NULL};
-    afmoe_status status = afmoe__turns_begin(&context->turns, growth->options->cancel, error);
+    afmoe_status status = afmoe__context_check_process(context, error); /* a progress callback may have forked */
+    if (status == AFMOE_OK) status = afmoe__turns_begin(&context->turns, growth->options->cancel, error);
     if (status != AFMOE_OK) return status;
     status = take_pages(session, session->n_tokens + n, error);
     if (status == AFMOE_OK)
@@ -376,7 +377,8 @@ static afmoe_status grow(struct growth *growth, afmoe_error *error)
         uint64_t n = left < session->context->plan.chunk_tokens ? left : session->context->plan.chunk_tokens;
         uint64_t start = clock_now_ns();
         afmoe_status status = run_pass(growth, n, error);
-        if (status == AFMOE_CANCELLED) return kept(session, "cancelled", error);
+        if (status == AFMOE_CANCELLED)
+            return kept(session, cancel_requested(options->cancel) ? "cancelled" : "stopped by parallel", error);
         if (status != AFMOE_OK) return status;
         session->n_tokens += n;
         count(session, n, clock_now_ns() - start);

@@ -150,7 +150,8 @@ class Form(unittest.TestCase):
 
     def test_callbacks_begin_with_user_data(self):
         for typedef in self.typedefs:
-            if typedef.spelling.endswith('_fn'):
+            # afmoe_task_fn goes the other way: the library gives it to the host.
+            if typedef.spelling.endswith('_fn') and typedef.spelling != 'afmoe_task_fn':
                 parameters = [c for c in typedef.get_children() if c.kind == CursorKind.PARM_DECL]
                 with self.subTest(name=typedef.spelling):
                     self.assertEqual((parameters[0].type.spelling, parameters[0].spelling), ('void *', 'user_data'))

@@ -1,6 +1,8 @@
 /* The worker pool: every unit exactly once, at any number of threads, shape and pace; idle costs nothing. */
+#define _GNU_SOURCE /* sched_getcpu */
 #include "pool.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -10,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -45,7 +48,8 @@ static struct pool *make(uint32_t n_threads)
 {
     struct pool *pool = NULL;
     afmoe_error error = {.size = sizeof error};
-    if (afmoe__pool_create(&pool, n_threads, &error) != AFMOE_OK) fail_msg("%s", error.message);
+    struct pool_options options = {.n_threads = n_threads};
+    if (afmoe__pool_create(&pool, &options, &error) != AFMOE_OK) fail_msg("%s", error.message);
     assert_int_equal(afmoe__pool_n_threads(pool), n_threads);
     return pool;
 }
@@ -207,14 +211,229 @@ static void test_workers_take_no_signals(void **state)
     sigaction(SIGUSR1, &old, NULL);
 }
 
+/* ---- A host's parallel-for ---- */
+
+struct host {
+    enum { FORWARDS, BACKWARDS, TWICE, NOTHING, ONE_ONLY, ON_THREADS, REFUSES } way;
+    afmoe_task_fn task;
+    void *task_data;
+    _Atomic uint32_t n_calls;
+};
+
+struct host_call {
+    struct host *host;
+    uint32_t worker;
+};
+
+static void *call_one(void *arg)
+{
+    struct host_call *call = arg;
+    call->host->task(call->host->task_data, call->worker);
+    return NULL;
+}
+
+static void call_on_threads(struct host *host, uint32_t n_workers)
+{
+    pthread_t threads[MAX_THREADS];
+    struct host_call calls[MAX_THREADS];
+    for (uint32_t w = 0; w < n_workers; w++) {
+        calls[w] = (struct host_call){host, w};
+        assert_int_equal(pthread_create(&threads[w], NULL, call_one, &calls[w]), 0);
+    }
+    for (uint32_t w = 0; w < n_workers; w++) pthread_join(threads[w], NULL);
+}
+
+static int32_t host_parallel(void *user_data, uint32_t n_workers, afmoe_task_fn task, void *task_data)
+{
+    struct host *host = user_data;
+    host->task = task;
+    host->task_data = task_data;
+    host->n_calls++;
+    assert_true(n_workers >= 2 && n_workers <= MAX_THREADS);
+    for (uint32_t i = 0; i < n_workers; i++) {
+        if (host->way == FORWARDS || host->way == TWICE) task(task_data, i);
+        if (host->way == BACKWARDS || host->way == TWICE) task(task_data, n_workers - 1 - i);
+    }
+    if (host->way == ONE_ONLY) task(task_data, n_workers - 1);
+    if (host->way == TWICE) task(task_data, MAX_THREADS); /* no such worker */
+    if (host->way == ON_THREADS) call_on_threads(host, n_workers);
+    return host->way == REFUSES;
+}
+
+static struct pool *make_hosted(struct host *host, uint32_t n_threads)
+{
+    struct pool *pool = NULL;
+    struct pool_options options = {.n_threads = n_threads, .parallel = host_parallel, .parallel_data = host};
+    assert_int_equal(afmoe__pool_create(&pool, &options, NULL), AFMOE_OK);
+    return pool;
+}
+
+/* Right or wrong, one after another or side by side: every unit once, and no harm from a task called when all is over. */
+static void test_host_parallel(void **state)
+{
+    (void)state;
+    for (int way = FORWARDS; way < REFUSES; way++)
+        for (uint32_t n_threads = 1; n_threads <= MAX_THREADS; n_threads++) {
+            struct host host = {.way = way};
+            struct pool *pool = make_hosted(&host, n_threads);
+            uint64_t most = way == ON_THREADS ? 9 : 40;
+            for (uint64_t n_units = 0; n_units <= most; n_units++)
+                for (uint64_t grain = 1; grain <= 9; grain += 2) check_run(pool, n_units, grain);
+            check_run(pool, MAX_UNITS, 7);
+            assert_int_equal(host.n_calls == 0, n_threads == 1);
+            if (host.task) host.task(host.task_data, 0); /* late: the gate is closed */
+            check_run(pool, MAX_UNITS, 1);
+            afmoe__pool_free(pool);
+        }
+}
+
+static void test_host_refuses(void **state)
+{
+    (void)state;
+    static struct counts c;
+    struct host host = {.way = REFUSES};
+    struct pool *pool = make_hosted(&host, 2);
+    c = (struct counts){.n_units = 100, .grain = 1, .n_threads = 2};
+    afmoe__pool_run(pool, count, &c, c.n_units, 1);
+    assert_true(afmoe__pool_stopped(pool));
+    assert_int_equal(c.sum, 0);
+    afmoe__pool_run(pool, count, &c, 1, 1); /* nothing runs any more, */
+    assert_int_equal(c.sum, 0);
+    assert_int_equal(host.n_calls, 1);
+    host.way = FORWARDS;
+    afmoe__pool_watch(pool, NULL); /* until it is told that a new pass begins */
+    assert_false(afmoe__pool_stopped(pool));
+    check_run(pool, 100, 1);
+    afmoe__pool_free(pool);
+}
+
+/* ---- Cancel ---- */
+
+struct stopping {
+    afmoe_cancel *cancel;
+    uint64_t stop_at;
+    _Atomic uint64_t n_done;
+};
+
+static void stop_amid(void *arg, uint64_t begin, uint64_t end, uint32_t worker)
+{
+    struct stopping *s = arg;
+    (void)worker;
+    s->n_done += end - begin;
+    if (s->n_done >= s->stop_at) afmoe_cancel_set(s->cancel);
+}
+
+static void test_cancel_leaves_the_rest(void **state)
+{
+    (void)state;
+    for (uint32_t n_threads = 1; n_threads <= MAX_THREADS; n_threads++) {
+        struct pool *pool = make(n_threads);
+        struct stopping s = {.stop_at = 20};
+        assert_int_equal(afmoe_cancel_create(&s.cancel, NULL), AFMOE_OK);
+        afmoe__pool_watch(pool, s.cancel);
+        afmoe__pool_run(pool, stop_amid, &s, 10, 1);
+        assert_int_equal(s.n_done, 10);
+        assert_false(afmoe__pool_stopped(pool));
+        afmoe__pool_run(pool, stop_amid, &s, 1000, 1);
+        assert_true(s.n_done >= 20 && s.n_done < 20 + n_threads); /* one piece of each that was at it */
+        afmoe_cancel_clear(s.cancel);
+        assert_true(afmoe__pool_stopped(pool)); /* work is missing, whatever the flag says now */
+        afmoe__pool_watch(pool, s.cancel);
+        check_run(pool, 1000, 3);
+        afmoe_cancel_free(s.cancel);
+        afmoe__pool_free(pool);
+    }
+}
+
+/* ---- Own affinity ---- */
+
+static void note_cpu(void *arg, uint64_t begin, uint64_t end, uint32_t worker)
+{
+    _Atomic int *cpu_of = arg;
+    (void)begin, (void)end;
+    cpu_of[worker] = sched_getcpu();
+    sleep_milliseconds(2); /* so that every worker gets some */
+}
+
+static void test_pinned(void **state)
+{
+    (void)state;
+    cpu_set_t mine, after;
+    int32_t cpus[2] = {-1, -1};
+    assert_int_equal(sched_getaffinity(0, sizeof mine, &mine), 0);
+    for (int cpu = 0, n = 0; cpu < CPU_SETSIZE && n < 2; cpu++)
+        if (CPU_ISSET(cpu, &mine)) cpus[n++] = cpu;
+    uint64_t n_cpus = cpus[1] < 0 ? 1 : 2;
+    struct pool *pool = NULL;
+    struct pool_options options = {.n_threads = MAX_THREADS, .cpus = cpus, .n_cpus = n_cpus};
+    assert_int_equal(afmoe__pool_create(&pool, &options, NULL), AFMOE_OK);
+    for (int round = 0; round < 20; round++) {
+        _Atomic int cpu_of[MAX_THREADS] = {-1, -1, -1, -1};
+        afmoe__pool_run(pool, note_cpu, cpu_of, 8, 1);
+        for (int w = 1; w < MAX_THREADS; w++)
+            assert_true(cpu_of[w] == -1 || cpu_of[w] == cpus[(uint64_t)w % n_cpus]);
+    }
+    sched_getaffinity(0, sizeof after, &after);
+    assert_memory_equal(&mine, &after, sizeof mine); /* the caller's thread is left alone */
+    afmoe__pool_free(pool);
+}
+
+static void test_bad_cpus(void **state)
+{
+    (void)state;
+    static const int32_t bad[] = {-1, 65536, INT32_MAX, 65535};
+    afmoe_error error = {.size = sizeof error};
+    struct host host = {.way = FORWARDS};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct pool *pool = NULL;
+        struct pool_options options = {.n_threads = 3, .cpus = &bad[i], .n_cpus = 1};
+        assert_int_equal(afmoe__pool_create(&pool, &options, &error), AFMOE_INVALID);
+        assert_non_null(strstr(error.message, "cpus"));
+        assert_null(pool);
+    }
+    struct pool *pool = NULL;
+    struct pool_options options = {.n_threads = 2, .n_cpus = 1};
+    assert_int_equal(afmoe__pool_create(&pool, &options, &error), AFMOE_INVALID);
+    options = (struct pool_options){.n_threads = 2, .cpus = bad, .n_cpus = 1, .parallel = host_parallel,
+                                    .parallel_data = &host};
+    assert_int_equal(afmoe__pool_create(&pool, &options, &error), AFMOE_INVALID);
+}
+
+/* ---- Fork ---- */
+
+/* In the child the threads are gone: freeing neither waits for them nor crashes. */
+static void test_free_after_fork(void **state)
+{
+    (void)state;
+    for (int spinning = 0; spinning < 2; spinning++) {
+        struct pool *pool = make(MAX_THREADS);
+        check_run(pool, 1000, 1);
+        if (!spinning) sleep_milliseconds(20);
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            alarm(20);
+            afmoe__pool_free(pool);
+            _exit(0);
+        }
+        int how;
+        assert_int_equal(waitpid(child, &how, 0), child);
+        assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+        check_run(pool, 1000, 1); /* and the parent's goes on */
+        afmoe__pool_free(pool);
+    }
+}
+
 static void test_bad_counts(void **state)
 {
     (void)state;
     struct pool *pool = NULL;
     afmoe_error error = {.size = sizeof error};
-    assert_int_equal(afmoe__pool_create(&pool, 0, &error), AFMOE_INVALID);
+    struct pool_options options = {.n_threads = 0};
+    assert_int_equal(afmoe__pool_create(&pool, &options, &error), AFMOE_INVALID);
     assert_string_equal(error.message, "n_threads is 0, allowed are 1..4096");
-    assert_int_equal(afmoe__pool_create(&pool, 5000, NULL), AFMOE_INVALID);
+    options.n_threads = 5000;
+    assert_int_equal(afmoe__pool_create(&pool, &options, NULL), AFMOE_INVALID);
     assert_null(pool);
     afmoe__pool_free(NULL);
 }
@@ -234,7 +453,8 @@ static void test_threads_refused(void **state)
     tight = old;
     tight.rlim_cur = 256 << 20; /* stacks are 8 MB: about 30 threads */
     assert_int_equal(setrlimit(RLIMIT_AS, &tight), 0);
-    afmoe_status status = afmoe__pool_create(&pool, 200, &error);
+    struct pool_options options = {.n_threads = 200};
+    afmoe_status status = afmoe__pool_create(&pool, &options, &error);
     setrlimit(RLIMIT_AS, &old);
     assert_true(status == AFMOE_IO || status == AFMOE_NO_MEMORY);
     assert_non_null(strstr(error.message, "of 199"));
@@ -249,6 +469,10 @@ int main(void)
         cmocka_unit_test(test_every_unit_once),    cmocka_unit_test(test_thousands_of_tiny_runs),
         cmocka_unit_test(test_runs_after_pauses),  cmocka_unit_test(test_stealing),
         cmocka_unit_test(test_idle_uses_no_cpu),   cmocka_unit_test(test_workers_take_no_signals),
+        cmocka_unit_test(test_host_parallel),      cmocka_unit_test(test_host_refuses),
+        cmocka_unit_test(test_cancel_leaves_the_rest),
+        cmocka_unit_test(test_pinned),             cmocka_unit_test(test_bad_cpus),
+        cmocka_unit_test(test_free_after_fork),
         cmocka_unit_test(test_bad_counts),         cmocka_unit_test(test_threads_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

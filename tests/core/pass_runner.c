@@ -23,7 +23,9 @@ static afmoe_status make_pages(struct runner *r, enum cell_format format)
 afmoe_status runner_create(struct runner *r, const struct model_config *config, const struct model_weights *weights,
                            const struct runner_options *options, uint64_t max_tokens, afmoe_error *error)
 {
-    struct decoder_options decoder = {.cpu_level = options->cpu_level, .n_threads = options->n_threads,
+    struct decoder_options decoder = {.cpu_level = options->cpu_level,
+                                      .threads = {.n_threads = options->n_threads, .parallel = options->parallel,
+                                                  .parallel_data = options->parallel_data},
                                       .cells = options->cells, .max_rows = options->chunk_tokens};
     memset(r, 0, sizeof *r);
     r->config = config;

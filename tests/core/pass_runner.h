@@ -10,6 +10,8 @@ struct runner_options {
     uint32_t n_threads;
     uint64_t chunk_tokens;
     enum cell_format cells;
+    afmoe_parallel_fn parallel; /* NULL: own threads */
+    void *parallel_data;
 };
 
 struct runner {

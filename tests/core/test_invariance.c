@@ -61,20 +61,31 @@ static void assert_same(const struct runner *a, const struct runner *b, uint64_t
 
 /* ---- Chunks and threads ---- */
 
+/* A host's parallel-for that has no threads and starts at the far end. */
+static int32_t run_backwards(void *user_data, uint32_t n_workers, afmoe_task_fn task, void *task_data)
+{
+    (void)user_data;
+    for (uint32_t i = n_workers; i-- > 0;) task(task_data, i);
+    return 0;
+}
+
 static void check_chunks(const struct model *model, int32_t level, enum cell_format cells)
 {
     static const struct {
         const char *what;
         uint32_t n_threads;
         uint64_t chunk;
+        afmoe_parallel_fn parallel;
     } runs[] = {{"token by token", 1, 1}, {"chunks of 7", 1, 7}, {"two threads", 2, 256},
-                {"three threads, chunks of 64", 3, 64}, {"three threads, token by token", 3, 1}};
+                {"three threads, chunks of 64", 3, 64}, {"three threads, token by token", 3, 1},
+                {"host's loop, chunks of 40", 5, 40, run_backwards}};
     struct runner_options options = {level, 1, 256, cells};
     struct runner whole, other;
     run(&whole, model, &options, MAX_TOKENS);
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         options.n_threads = runs[i].n_threads;
         options.chunk_tokens = runs[i].chunk;
+        options.parallel = runs[i].parallel;
         run(&other, model, &options, MAX_TOKENS);
         assert_same(&whole, &other, MAX_TOKENS, runs[i].what);
         runner_free(&other);

@@ -807,6 +807,18 @@ static void test_select(void **state)
     assert_string_equal(afmoe__cpu_level_name(99), "unknown");
 }
 
+static void test_cpu_has_level(void **state)
+{
+    (void)state;
+    int32_t highest = afmoe__cpu_level();
+    assert_true(afmoe__cpu_has_level(AFMOE_CPU_C) && afmoe__cpu_has_level(highest));
+    for (int32_t level = AFMOE_CPU_C; level <= highest; level++)
+        assert_true(afmoe__cpu_has_level(level) || level == AFMOE_CPU_AVXVNNI);
+    assert_false(afmoe__cpu_has_level(highest + 1));
+    assert_false(afmoe__cpu_has_level(AFMOE_CPU_AUTO));
+    assert_false(afmoe__cpu_has_level(99));
+}
+
 /* Levels of this build that the CPU lacks are named. */
 static void find_levels(void)
 {
@@ -848,6 +860,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_products_not_finite),
         cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_cpu_has_level),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     for (size_t i = 0; i < sizeof in / sizeof *in; i++) guarded_free(&in[i]);
