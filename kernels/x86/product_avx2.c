@@ -158,7 +158,7 @@ static uint64_t rows_of_panel(uint64_t n_columns)
     return rows < ROWS ? ROWS : rows > PANEL_MAX_ROWS ? PANEL_MAX_ROWS : rows;
 }
 
-static uint64_t panel_scratch_bytes(uint64_t n_columns)
+uint64_t afmoe__panel_scratch_bytes_avx2(uint64_t n_columns)
 {
     return rows_of_panel(n_columns) * scratch_stride(n_columns) * sizeof(float);
 }
@@ -189,12 +189,9 @@ static void all_tokens(float *out, uint64_t out_stride, const float *x, uint64_t
     }
 }
 
-typedef void (*decode_fn)(float *out, const void *row, uint64_t n_columns);
-
-/* decode NULL: the rows are floats, used where they lie */
-static void panel(decode_fn decode, float *out, uint64_t out_stride, const float *x, uint64_t x_stride,
-                  uint64_t n_tokens, const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,
-                  float *scratch)
+void afmoe__panel_avx2(decode_fn decode, float *out, uint64_t out_stride, const float *x, uint64_t x_stride,
+                       uint64_t n_tokens, const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows,
+                       uint64_t n_columns, float *scratch)
 {
     uint64_t step = rows_of_panel(n_columns), stride = scratch_stride(n_columns);
     for (uint64_t r = 0; r < n_rows; r += step) {
@@ -215,8 +212,8 @@ static void panel(decode_fn decode, float *out, uint64_t out_stride, const float
                              uint64_t n_tokens, const void *rows, uint64_t row_bytes, uint64_t n_rows,                 \
                              uint64_t n_columns, void *scratch)                                                        \
     {                                                                                                                  \
-        panel(decode, out, out_stride, x, x_stride_bytes / sizeof(float), n_tokens, rows, row_bytes, n_rows,           \
-              n_columns, scratch);                                                                                     \
+        afmoe__panel_avx2(decode, out, out_stride, x, x_stride_bytes / sizeof(float), n_tokens, rows, row_bytes,       \
+                          n_rows, n_columns, scratch);                                                                 \
     }
 
 /* Rows at a power of two from each other meet in one set of the cache: from some tokens on a copy pays (+15 % at 32
@@ -234,7 +231,7 @@ void afmoe__product_avx2(struct kernels *k)
 #define ROW_OF_TABLE(name)                                                                                             \
     {                                                                                                                  \
         .decode_row = decode_##name, .one_token = one_token_##name, .panel = panel_##name,                             \
-        .panel_scratch_bytes = panel_scratch_bytes                                                                     \
+        .panel_scratch_bytes = afmoe__panel_scratch_bytes_avx2                                                         \
     }
     k->product[FORMAT_F32] = (struct product_kernels)ROW_OF_TABLE(f32);
     k->product[FORMAT_F16] = (struct product_kernels)ROW_OF_TABLE(f16);
