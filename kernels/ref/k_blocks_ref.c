@@ -1,12 +1,13 @@
 /* The K formats: blocks of 256 values, cut into sub-blocks with scales of their own. d and dmin are f16.
  *
- *   Q2_K   84 bytes: scales[16], low[64], d, dmin         d * (scales[j] & 15) * q - dmin * (scales[j] >> 4), j = i / 16
+ *   Q2_K   84 bytes: scales[16], low[64], d, dmin         d * (scales[j] & 15) * q - dmin * (scales[j] >> 4),
+ *                                                       j = i / 16
  *   Q3_K  110 bytes: high[32], low[64], scales[12], d     d * scale(j) * q, j = i / 16, q = low + 4 high - 4
  *   Q4_K  144 bytes: d, dmin, scales[12], low[128]        d * scale(j) * q - dmin * min(j), j = i / 32
  *   Q5_K  176 bytes: d, dmin, scales[12], high[32], low[128]  the same
  *   Q6_K  210 bytes: low[128], high[64], int8 scales[16], d   d * scales[j] * (q - 32), j = i / 16
  *
- * The packed scales of Q3_K, Q4_K and Q5_K: decode.h. Where the bits of value i lie is said at each loop. Products are
+ * j is the sub-block of value i. The packed scales of Q3_K, Q4_K and Q5_K: decode.h. Where the bits of value i lie is said at each loop. Products are
  * exact in float32; a difference is rounded once. */
 #include "decode.h"
 
@@ -18,11 +19,11 @@ void afmoe__decode_q2_k(float *out, const void *row, uint64_t n)
     for (uint64_t k = 0; k < n; k += 256, block += 84) {
         const uint8_t *scales = block, *low = block + 16;
         float d = f16_at(block + 80), dmin = f16_at(block + 82);
-        for (int i = 0; i < 256; i++) {
-            int half = i / 128, shift = i % 128 / 32 * 2; /* 128 values share 32 bytes, two bits each */
-            int q = low[32 * half + i % 32] >> shift & 3;
-            uint8_t s = scales[i / 16];
-            out[k + i] = d * (float)(s & 15) * (float)q - dmin * (float)(s >> 4);
+        for (int j = 0; j < 16; j++) { /* 128 values share 32 bytes, two bits each */
+            const uint8_t *p = low + 32 * (j / 8) + 16 * (j % 2);
+            int shift = j / 2 % 4 * 2;
+            float dj = d * (float)(scales[j] & 15), mj = dmin * (float)(scales[j] >> 4);
+            for (int i = 0; i < 16; i++) out[k + 16 * j + i] = dj * (float)(p[i] >> shift & 3) - mj;
         }
     }
 }
@@ -33,11 +34,12 @@ void afmoe__decode_q3_k(float *out, const void *row, uint64_t n)
     for (uint64_t k = 0; k < n; k += 256, block += 110) {
         const uint8_t *high = block, *low = block + 32;
         float d = f16_at(block + 108);
-        for (int i = 0; i < 256; i++) {
-            int half = i / 128, shift = i % 128 / 32 * 2;
-            int q = low[32 * half + i % 32] >> shift & 3;
-            int h = high[i % 32] >> i / 32 & 1; /* bit i / 32 of byte i % 32 */
-            out[k + i] = d * (float)q3_k_scale(block + 96, i / 16) * (float)(q + 4 * h - 4);
+        for (int j = 0; j < 16; j++) { /* low bits as in Q2_K; bit i / 32 of high[i % 32] is bit 2 of value i */
+            const uint8_t *p = low + 32 * (j / 8) + 16 * (j % 2), *h = high + 16 * (j % 2);
+            int shift = j / 2 % 4 * 2, bit = j / 2;
+            float dj = d * (float)q3_k_scale(block + 96, j);
+            for (int i = 0; i < 16; i++)
+                out[k + 16 * j + i] = dj * (float)((p[i] >> shift & 3) + 4 * (h[i] >> bit & 1) - 4);
         }
     }
 }
@@ -77,11 +79,12 @@ void afmoe__decode_q6_k(float *out, const void *row, uint64_t n)
     for (uint64_t k = 0; k < n; k += 256, block += 210) {
         const uint8_t *low = block, *high = block + 128, *scales = block + 192;
         float d = f16_at(block + 208);
-        for (int i = 0; i < 256; i++) {
-            int half = i / 128, within = i % 128; /* 64 bytes of nibbles and 32 of pairs for 128 values */
-            int q = low[64 * half + within % 64] >> 4 * (within / 64) & 15;
-            q |= (high[32 * half + i % 32] >> 2 * (within / 32) & 3) << 4;
-            out[k + i] = d * (float)(int8_t)scales[i / 16] * (float)(q - 32);
+        for (int j = 0; j < 16; j++) { /* 64 bytes of nibbles and 32 of pairs for 128 values */
+            const uint8_t *p = low + 64 * (j / 8) + 16 * (j % 4), *h = high + 32 * (j / 8) + 16 * (j % 2);
+            int shift = j / 4 % 2 * 4, pair = j / 2 % 4 * 2;
+            float dj = d * (float)(int8_t)scales[j];
+            for (int i = 0; i < 16; i++)
+                out[k + 16 * j + i] = dj * (float)(((p[i] >> shift & 15) | (h[i] >> pair & 3) << 4) - 32);
         }
     }
 }

@@ -10,14 +10,18 @@
  * products are exact in float32. */
 #include "decode.h"
 
-static int nibble(const uint8_t nibbles[16], int i)
+/* out[i] = d * (q - zero); high 0: four bits */
+static void decode_nibbles(float out[32], const uint8_t nibbles[16], uint32_t high, int zero, float d)
 {
-    return nibbles[i % 16] >> 4 * (i / 16) & 15;
+    for (int i = 0; i < 16; i++) {
+        out[i] = d * (float)((int)((nibbles[i] & 15u) | (high >> i & 1) << 4) - zero);
+        out[16 + i] = d * (float)((int)(nibbles[i] >> 4u | (high >> (16 + i) & 1) << 4) - zero);
+    }
 }
 
-static int five_bits(uint32_t high, const uint8_t nibbles[16], int i)
+static void add_to_all(float out[32], float m)
 {
-    return nibble(nibbles, i) | (int)(high >> i & 1) << 4;
+    for (int i = 0; i < 32; i++) out[i] += m;
 }
 
 void afmoe__decode_q8_0(float *out, const void *row, uint64_t n)
@@ -32,37 +36,31 @@ void afmoe__decode_q8_0(float *out, const void *row, uint64_t n)
 void afmoe__decode_q4_0(float *out, const void *row, uint64_t n)
 {
     const uint8_t *block = row;
-    for (uint64_t k = 0; k < n; k += 32, block += 18) {
-        float d = f16_at(block);
-        for (int i = 0; i < 32; i++) out[k + i] = d * (float)(nibble(block + 2, i) - 8);
-    }
+    for (uint64_t k = 0; k < n; k += 32, block += 18)
+        decode_nibbles(out + k, block + 2, 0, 8, f16_at(block));
 }
 
 void afmoe__decode_q4_1(float *out, const void *row, uint64_t n)
 {
     const uint8_t *block = row;
     for (uint64_t k = 0; k < n; k += 32, block += 20) {
-        float d = f16_at(block), m = f16_at(block + 2);
-        for (int i = 0; i < 32; i++) out[k + i] = d * (float)nibble(block + 4, i) + m;
+        decode_nibbles(out + k, block + 4, 0, 0, f16_at(block));
+        add_to_all(out + k, f16_at(block + 2));
     }
 }
 
 void afmoe__decode_q5_0(float *out, const void *row, uint64_t n)
 {
     const uint8_t *block = row;
-    for (uint64_t k = 0; k < n; k += 32, block += 22) {
-        float d = f16_at(block);
-        uint32_t high = u32_at(block + 2);
-        for (int i = 0; i < 32; i++) out[k + i] = d * (float)(five_bits(high, block + 6, i) - 16);
-    }
+    for (uint64_t k = 0; k < n; k += 32, block += 22)
+        decode_nibbles(out + k, block + 6, u32_at(block + 2), 16, f16_at(block));
 }
 
 void afmoe__decode_q5_1(float *out, const void *row, uint64_t n)
 {
     const uint8_t *block = row;
     for (uint64_t k = 0; k < n; k += 32, block += 24) {
-        float d = f16_at(block), m = f16_at(block + 2);
-        uint32_t high = u32_at(block + 4);
-        for (int i = 0; i < 32; i++) out[k + i] = d * (float)five_bits(high, block + 8, i) + m;
+        decode_nibbles(out + k, block + 8, u32_at(block + 4), 0, f16_at(block));
+        add_to_all(out + k, f16_at(block + 2));
     }
 }

@@ -36,7 +36,8 @@ void afmoe__decode_tq2_0(float *out, const void *row, uint64_t n)
     const uint8_t *block = row;
     for (uint64_t k = 0; k < n; k += 256, block += 66) {
         float d = f16_at(block + 64);
-        for (int i = 0; i < 256; i++)
-            out[k + i] = d * (float)((block[32 * (i / 128) + i % 32] >> i % 128 / 32 * 2 & 3) - 1);
+        for (int j = 0; j < 8; j++)
+            for (int i = 0; i < 32; i++)
+                out[k + 32 * j + i] = d * (float)((block[32 * (j / 4) + i] >> j % 4 * 2 & 3) - 1);
     }
 }
