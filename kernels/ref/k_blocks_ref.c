@@ -7,8 +7,8 @@
  *   Q5_K  176 bytes: d, dmin, scales[12], high[32], low[128]  the same
  *   Q6_K  210 bytes: low[128], high[64], int8 scales[16], d   d * scales[j] * (q - 32), j = i / 16
  *
- * j is the sub-block of value i. The packed scales of Q3_K, Q4_K and Q5_K: decode.h. Where the bits of value i lie is said at each loop. Products are
- * exact in float32; a difference is rounded once. */
+ * j is the sub-block of value i. The packed scales of Q3_K, Q4_K and Q5_K: decode.h. Where the bits of a value lie is
+ * said at each loop. Products are exact in float32; a difference is rounded once. */
 #include "decode.h"
 
 #include <stddef.h>
