@@ -1,5 +1,5 @@
-/* rms norm, sixteen at a time: out[k] = x[k] / sqrt(mean(x^2) + eps) * weight[k]. Four vectors take the squares in turn,
- * as at AVX2; the order depends on n alone. */
+/* rms norm, sixteen at a time: out[k] = x[k] / sqrt(mean(x^2) + eps) * weight[k]. Four vectors take the squares
+ * in turn, as at AVX2; the order depends on n alone. */
 #include "avx512.h"
 
 #include "vector_avx512.h"

@@ -25,7 +25,7 @@ const char *afmoe_version_string(void)
 const char *afmoe_build_features(void)
 {
 #ifdef AFMOE_HAVE_X86
-    return "c avx2 " FORMATS;
+    return "c avx2 avx512 " FORMATS;
 #else
     return "c " FORMATS;
 #endif

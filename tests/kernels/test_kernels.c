@@ -878,20 +878,38 @@ static void test_select(void **state)
     assert_string_equal(afmoe__cpu_level_name(99), "unknown");
 }
 
-/* Levels of this build that the CPU lacks are named. */
+#ifdef AFMOE_TEST_SIMDE
+void afmoe__kernels_avx512_by_simde(struct kernels *k); /* simde_avx512.h */
+
+/* AVX-512 without AVX-512: the same files, compiled to AVX2. False where the CPU lacks that too. */
+static bool add_emulated_avx512(void)
+{
+    struct kernels k;
+    afmoe__kernels_select(&k, AFMOE_CPU_AVX2);
+    if (k.level != AFMOE_CPU_AVX2 || afmoe__cpu_level() < AFMOE_CPU_AVX2) return false;
+    afmoe__kernels_avx512_by_simde(&k);
+    levels[n_levels++] = k;
+    print_message("level avx512 is emulated by SIMDe\n");
+    return true;
+}
+#else
+static bool add_emulated_avx512(void)
+{
+    return false;
+}
+#endif
+
+/* Kernels of levels that the CPU lacks are named. */
 static void find_levels(void)
 {
     int32_t cpu = afmoe__cpu_level();
-    for (int32_t level = AFMOE_CPU_C; level <= AFMOE_CPU_AVX512BF16; level++) {
+    for (int32_t level = AFMOE_CPU_C; level <= cpu; level++) {
         struct kernels k;
         afmoe__kernels_select(&k, level);
-        if (k.level != level) continue;
-        if (level > cpu)
-            print_message("skipped: level %s (this CPU has %s)\n", afmoe__cpu_level_name(level),
-                          afmoe__cpu_level_name(cpu));
-        else
-            levels[n_levels++] = k;
+        if (k.level == level) levels[n_levels++] = k;
     }
+    if (cpu < AFMOE_CPU_AVX2) print_message("skipped: level avx2 (this CPU lacks it)\n");
+    if (cpu < AFMOE_CPU_AVX512 && !add_emulated_avx512()) print_message("skipped: level avx512 (this CPU lacks it)\n");
 }
 
 int main(int argc, char **argv)
