@@ -1,6 +1,6 @@
-/* One page of attention with a running softmax (formula: ref/attention_ref.c), as at AVX2 with vectors of sixteen: up to
- * four heads at a time, scores in tiles of 4 keys x 4 heads, weighted values in 2 vectors x 4 heads. A head's bits do
- * not depend on the heads beside it. */
+/* One page of attention with a running softmax (formula: ref/attention_ref.c), as at AVX2 with vectors of sixteen: up
+ * to four heads at a time, scores in tiles of 4 keys x 4 heads, weighted values in 2 vectors x 4 heads. A head's bits
+ * do not depend on the heads beside it. */
 #include "avx512.h"
 
 #include "exp_avx512.h"
