@@ -12,12 +12,37 @@ enum tensor_format {
     FORMAT_F32,
     FORMAT_F16,
     FORMAT_BF16,
-    FORMAT_Q8_0, /* 32 values: f16 scale d, 32 int8 q; value = d * q */
+    /* Blocks of GGUF; what lies where is said in the files ref/..._blocks_ref.c that decode them. */
+    FORMAT_Q8_0,
+    FORMAT_Q4_0,
+    FORMAT_Q4_1,
+    FORMAT_Q5_0,
+    FORMAT_Q5_1,
+    FORMAT_Q2_K,
+    FORMAT_Q3_K,
+    FORMAT_Q4_K,
+    FORMAT_Q5_K,
+    FORMAT_Q6_K,
+    FORMAT_IQ1_S,
+    FORMAT_IQ1_M,
+    FORMAT_IQ2_XXS,
+    FORMAT_IQ2_XS,
+    FORMAT_IQ2_S,
+    FORMAT_IQ3_XXS,
+    FORMAT_IQ3_S,
+    FORMAT_IQ4_NL,
+    FORMAT_IQ4_XS,
+    FORMAT_TQ1_0,
+    FORMAT_TQ2_0,
+    FORMAT_MXFP4,
+    FORMAT_NVFP4,
     N_FORMATS
 };
 
+enum { MAX_BLOCK_ELEMENTS = 256 }; /* and a multiple of every block */
+
 struct format_traits {
-    const char *name; /* as GGUF spells it: "F32", "Q8_0" */
+    const char *name; /* as GGUF spells it: "F32", "Q4_K" */
     uint32_t block_elements;
     uint32_t block_bytes;
 };

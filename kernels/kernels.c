@@ -22,6 +22,7 @@ void afmoe__kernels_select(struct kernels *out, int32_t level)
     afmoe__kernels_ref(out);
 #if defined(__x86_64__)
     if (level >= AFMOE_CPU_AVX2) afmoe__kernels_avx2(out);
+    if (level >= AFMOE_CPU_AVX512) afmoe__kernels_avx512(out);
 #else
     (void)level;
 #endif

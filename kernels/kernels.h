@@ -16,7 +16,8 @@
  *               they give the same bits (within one level; levels differ from each other by rounding).
  *
  * Order of summation of a product over k = 0..n-1: eight lanes, lane i takes the k with k % 8 == i in rising k, each
- * step one multiply-add; then ((l0+l4)+(l2+l6)) + ((l1+l5)+(l3+l7)). */
+ * step one multiply-add; then ((l0+l4)+(l2+l6)) + ((l1+l5)+(l3+l7)). At level avx512 the formats F32, F16, BF16 and
+ * Q8_0 and attention take sixteen lanes, k % 16, of which l0+l8 .. l7+l15 are then summed as the eight. */
 #ifndef AFMOE_KERNELS_KERNELS_H
 #define AFMOE_KERNELS_KERNELS_H
 
@@ -115,5 +116,6 @@ void afmoe__kernels_select(struct kernels *out, int32_t level);
 /* Rows of each floor's own file, called by afmoe__kernels_select in rising order of level. */
 void afmoe__kernels_ref(struct kernels *k);
 void afmoe__kernels_avx2(struct kernels *k);
+void afmoe__kernels_avx512(struct kernels *k); /* on the AVX2 table */
 
 #endif

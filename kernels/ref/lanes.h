@@ -2,7 +2,7 @@
 #ifndef AFMOE_KERNELS_LANES_H
 #define AFMOE_KERNELS_LANES_H
 
-#include "half.h"
+#include "decode.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,9 +25,7 @@ static inline float lanes_sum(const float lane[LANES])
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
-/* Stored numbers at any address to floats. */
-typedef void (*decode_fn)(float *out, const void *in, uint64_t n);
-
+/* Stored numbers at any address to floats; cells are decoded with them as well. */
 static inline void decode_f32(float *out, const void *in, uint64_t n)
 {
     if (n) memcpy(out, in, n * sizeof *out);
@@ -54,7 +52,7 @@ static inline void decode_bf16(float *out, const void *in, uint64_t n)
 }
 
 /* sum_k row[k] * x[k], the row decoded piece by piece. A piece of CHUNK values takes chunk_bytes bytes. */
-enum { CHUNK = 256 }; /* a multiple of LANES and of every block */
+enum { CHUNK = MAX_BLOCK_ELEMENTS }; /* a multiple of LANES and of every block */
 
 static inline float dot_decoded(decode_fn decode, uint64_t chunk_bytes, const void *row, const float *x, uint64_t n)
 {

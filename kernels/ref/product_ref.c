@@ -1,21 +1,10 @@
 /* Products of weight rows with activations, plain C: out[r] = sum_k w[r][k] x[k], in the order of kernels.h.
  *
- * One routine for all formats; a format is its decoding to floats. Q8_0 (GGUF): blocks of 32 values in 34 bytes, an
- * f16 scale d and 32 signed bytes q; the value d * q has at most 19 bits and is exact in float32. */
+ * One routine for all formats; a format is its decoding to floats. One token decodes CHUNK values at a time into a
+ * local array, so that it needs no scratch; the lanes run on through the chunks, as they do over a whole row. */
 #include "ref.h"
 
 #include "lanes.h"
-
-static void decode_q8_0(float *out, const void *in, uint64_t n)
-{
-    const uint8_t *block = in;
-    for (uint64_t k = 0; k < n; k += 32, block += 34) {
-        uint16_t d_bits;
-        memcpy(&d_bits, block, sizeof d_bits);
-        float d = f16_to_f32(d_bits);
-        for (int i = 0; i < 32; i++) out[k + i] = d * (float)(int8_t)block[2 + i];
-    }
-}
 
 static inline void one_token(decode_fn decode, enum tensor_format format, float *out, const float *x,
                              const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns)
@@ -45,35 +34,37 @@ static uint64_t scratch_bytes(uint64_t n_columns)
     return n_columns * sizeof(float);
 }
 
-#define DEFINE_PRODUCT(name, format)                                                                                   \
+#define DEFINE_PRODUCT(name, format, decode)                                                                           \
     static void one_token_##name(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,     \
                                  uint64_t n_columns)                                                                   \
     {                                                                                                                  \
-        one_token(decode_##name, format, out, x, rows, row_bytes, n_rows, n_columns);                                  \
+        one_token(decode, format, out, x, rows, row_bytes, n_rows, n_columns);                                  \
     }                                                                                                                  \
     static void panel_##name(float *out, uint64_t out_stride, const void *x, uint64_t x_stride_bytes,                  \
                              uint64_t n_tokens, const void *rows, uint64_t row_bytes, uint64_t n_rows,                 \
                              uint64_t n_columns, void *scratch)                                                        \
     {                                                                                                                  \
-        panel(decode_##name, out, out_stride, x, x_stride_bytes, n_tokens, rows, row_bytes, n_rows, n_columns,         \
+        panel(decode, out, out_stride, x, x_stride_bytes, n_tokens, rows, row_bytes, n_rows, n_columns,         \
               scratch);                                                                                                \
     }
 
-DEFINE_PRODUCT(f32, FORMAT_F32)
-DEFINE_PRODUCT(f16, FORMAT_F16)
-DEFINE_PRODUCT(bf16, FORMAT_BF16)
-DEFINE_PRODUCT(q8_0, FORMAT_Q8_0)
+DEFINE_PRODUCT(f32, FORMAT_F32, decode_f32)
+DEFINE_PRODUCT(f16, FORMAT_F16, decode_f16)
+DEFINE_PRODUCT(bf16, FORMAT_BF16, decode_bf16)
+#define DEFINE_BLOCK_PRODUCT(name, format) DEFINE_PRODUCT(name, format, afmoe__decode_##name)
+FOR_EACH_BLOCK_FORMAT(DEFINE_BLOCK_PRODUCT)
 
 void afmoe__product_ref(struct kernels *k)
 {
     k->panel_rows = 1;
-#define ROW_OF_TABLE(name)                                                                                             \
-    {                                                                                                                  \
-        .decode_row = decode_##name, .one_token = one_token_##name, .panel = panel_##name,                             \
-        .panel_scratch_bytes = scratch_bytes                                                                           \
-    }
-    k->product[FORMAT_F32] = (struct product_kernels)ROW_OF_TABLE(f32);
-    k->product[FORMAT_F16] = (struct product_kernels)ROW_OF_TABLE(f16);
-    k->product[FORMAT_BF16] = (struct product_kernels)ROW_OF_TABLE(bf16);
-    k->product[FORMAT_Q8_0] = (struct product_kernels)ROW_OF_TABLE(q8_0);
+#define SET_PRODUCT(name, format, decode)                                                                              \
+    k->product[format] = (struct product_kernels){.decode_row = decode,                                                \
+                                                  .one_token = one_token_##name,                                       \
+                                                  .panel = panel_##name,                                               \
+                                                  .panel_scratch_bytes = scratch_bytes};
+#define SET_BLOCK_PRODUCT(name, format) SET_PRODUCT(name, format, afmoe__decode_##name)
+    SET_PRODUCT(f32, FORMAT_F32, decode_f32)
+    SET_PRODUCT(f16, FORMAT_F16, decode_f16)
+    SET_PRODUCT(bf16, FORMAT_BF16, decode_bf16)
+    FOR_EACH_BLOCK_FORMAT(SET_BLOCK_PRODUCT)
 }

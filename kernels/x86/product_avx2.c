@@ -5,18 +5,13 @@
  * the multiply-add (eight for Q8_0, whose decoding makes a step longer). Rows of 4 KB and more are found by the
  * hardware prefetcher, and hints only cost (-10 %, Zen 3); shorter ones and Q8_0 gain 35-80 % from one hint a line in
  * the order of the memory.
- * Panel: a panel of rows is decoded to floats once, small enough to stay in the second-level cache, then multiplied
- * with all tokens in register tiles of 4 rows x 3 tokens. */
+ * Panel: panel_x86.h, in register tiles of 4 rows x 3 tokens. */
 #include "avx2.h"
 
+#include "panel_x86.h"
 #include "tile_avx2.h"
 
-enum {
-    ROWS = 4,
-    TOKENS = 3,
-    PANEL_BYTES = 256 << 10, /* of decoded rows: half of the smallest second-level cache in use */
-    PANEL_MAX_ROWS = 16,
-};
+enum { ROWS = PANEL_TILE_ROWS, TOKENS = 3 };
 
 /* ---- Decoding ---- */
 
@@ -145,24 +140,6 @@ static void one_token_q8_0(float *out, const void *x, const void *rows, uint64_t
 
 /* ---- Panel ---- */
 
-/* Floats from one decoded row to the next: one cache line more than a row, so that the rows of a tile do not meet in
- * one set of the cache. */
-static uint64_t scratch_stride(uint64_t n_columns)
-{
-    return (n_columns + 15) / 16 * 16 + 16;
-}
-
-static uint64_t rows_of_panel(uint64_t n_columns)
-{
-    uint64_t rows = PANEL_BYTES / (scratch_stride(n_columns) * sizeof(float)) / ROWS * ROWS;
-    return rows < ROWS ? ROWS : rows > PANEL_MAX_ROWS ? PANEL_MAX_ROWS : rows;
-}
-
-static uint64_t panel_scratch_bytes(uint64_t n_columns)
-{
-    return rows_of_panel(n_columns) * scratch_stride(n_columns) * sizeof(float);
-}
-
 /* n_rows float rows with T tokens */
 FORCE_INLINE void multiply_panel(const int T, float *out, uint64_t out_stride, const float *x, uint64_t x_stride,
                                  const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns)
@@ -189,25 +166,16 @@ static void all_tokens(float *out, uint64_t out_stride, const float *x, uint64_t
     }
 }
 
-typedef void (*decode_fn)(float *out, const void *row, uint64_t n_columns);
-
-/* decode NULL: the rows are floats, used where they lie */
-static void panel(decode_fn decode, float *out, uint64_t out_stride, const float *x, uint64_t x_stride,
-                  uint64_t n_tokens, const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,
-                  float *scratch)
+void afmoe__panel_avx2(decode_fn decode, float *out, uint64_t out_stride, const float *x, uint64_t x_stride,
+                       uint64_t n_tokens, const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows,
+                       uint64_t n_columns, float *scratch)
 {
-    uint64_t step = rows_of_panel(n_columns), stride = scratch_stride(n_columns);
-    for (uint64_t r = 0; r < n_rows; r += step) {
-        uint64_t n = n_rows - r < step ? n_rows - r : step;
-        const uint8_t *first = rows + r * row_bytes;
-        uint64_t first_row_bytes = row_bytes;
-        if (decode) {
-            for (uint64_t i = 0; i < n; i++) decode(scratch + i * stride, first + i * row_bytes, n_columns);
-            first = (const uint8_t *)scratch;
-            first_row_bytes = stride * sizeof *scratch;
-        }
-        all_tokens(out + r, out_stride, x, x_stride, n_tokens, first, first_row_bytes, n, n_columns);
-    }
+    run_panel(decode, all_tokens, out, out_stride, x, x_stride, n_tokens, rows, row_bytes, n_rows, n_columns, scratch);
+}
+
+uint64_t afmoe__panel_scratch_bytes_avx2(uint64_t n_columns)
+{
+    return panel_bytes(n_columns);
 }
 
 #define DEFINE_PANEL(name, decode)                                                                                     \
@@ -215,8 +183,8 @@ static void panel(decode_fn decode, float *out, uint64_t out_stride, const float
                              uint64_t n_tokens, const void *rows, uint64_t row_bytes, uint64_t n_rows,                 \
                              uint64_t n_columns, void *scratch)                                                        \
     {                                                                                                                  \
-        panel(decode, out, out_stride, x, x_stride_bytes / sizeof(float), n_tokens, rows, row_bytes, n_rows,           \
-              n_columns, scratch);                                                                                     \
+        afmoe__panel_avx2(decode, out, out_stride, x, x_stride_bytes / sizeof(float), n_tokens, rows, row_bytes,       \
+                          n_rows, n_columns, scratch);                                                                 \
     }
 
 /* Rows at a power of two from each other meet in one set of the cache: from some tokens on a copy pays (+15 % at 32
@@ -234,7 +202,7 @@ void afmoe__product_avx2(struct kernels *k)
 #define ROW_OF_TABLE(name)                                                                                             \
     {                                                                                                                  \
         .decode_row = decode_##name, .one_token = one_token_##name, .panel = panel_##name,                             \
-        .panel_scratch_bytes = panel_scratch_bytes                                                                     \
+        .panel_scratch_bytes = afmoe__panel_scratch_bytes_avx2                                                         \
     }
     k->product[FORMAT_F32] = (struct product_kernels)ROW_OF_TABLE(f32);
     k->product[FORMAT_F16] = (struct product_kernels)ROW_OF_TABLE(f16);

@@ -18,12 +18,16 @@ const char *afmoe_version_string(void)
     return AFMOE_VERSION_TEXT; /* from meson, which reads it from the header; a test compares the two */
 }
 
+#define FORMATS                                                                                                        \
+    "formats:F32,F16,BF16,Q8_0,Q4_0,Q4_1,Q5_0,Q5_1,Q2_K,Q3_K,Q4_K,Q5_K,Q6_K,IQ1_S,IQ1_M,IQ2_XXS,IQ2_XS,IQ2_S,IQ3_XXS," \
+    "IQ3_S,IQ4_NL,IQ4_XS,TQ1_0,TQ2_0,MXFP4,NVFP4"
+
 const char *afmoe_build_features(void)
 {
 #ifdef AFMOE_HAVE_X86
-    return "c avx2 formats:F32,F16,BF16,Q8_0";
+    return "c avx2 avx512 " FORMATS;
 #else
-    return "c formats:F32,F16,BF16,Q8_0";
+    return "c " FORMATS;
 #endif
 }
 

@@ -45,10 +45,11 @@ static void compute_rows(const struct engine *engine, const struct linear_job *j
                          uint8_t *scratch)
 {
     float *y = job->y + begin;
-    multiply(engine, job->weights, job, begin, n_rows, y, job->y_stride, scratch);
+    float *up = (float *)scratch;
+    uint8_t *panel = scratch + job->n_tokens * UNIT_ROWS * sizeof *up; /* whole cache lines */
+    multiply(engine, job->weights, job, begin, n_rows, y, job->y_stride, panel);
     if (job->up) {
-        float *up = (float *)(scratch + panel_bytes(&engine->kernels, job->weights->n_columns));
-        multiply(engine, job->up, job, begin, n_rows, up, UNIT_ROWS, scratch);
+        multiply(engine, job->up, job, begin, n_rows, up, UNIT_ROWS, panel);
         for (uint64_t t = 0; t < job->n_tokens; t++)
             engine->kernels.silu_mul(y + t * job->y_stride, y + t * job->y_stride, up + t * UNIT_ROWS, n_rows);
     } else if (job->bias) {

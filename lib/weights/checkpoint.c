@@ -4,6 +4,7 @@
 #include "bytes.h"
 #include "cancel.h"
 #include "error.h"
+#include "gguf_split.h"
 #include "json.h"
 #include "json_fields.h"
 #include "layout.h"
@@ -23,6 +24,7 @@ static const char config_file[] = "config.json", generation_file[] = "generation
 struct owned {
     struct safetensors *shards;
     uint64_t n_shards;
+    struct gguf_parts gguf_parts;
     struct bound_memory bound;
 };
 
@@ -30,7 +32,7 @@ struct opening {
     struct checkpoint *out;
     struct owned *owned;
     const struct checkpoint_source *source;
-    const char *path; /* of a folder */
+    const char *path; /* of a folder or file; NULL for other sources */
     const struct checkpoint_options *options;
     enum file_mode mode; /* of files with weights */
     struct tensor_table table;
@@ -233,7 +235,8 @@ static afmoe_status open_folder_weights(struct opening *o)
 static struct mapped_file *weights_file_at(const struct checkpoint *c, uint64_t i)
 {
     struct owned *owned = c->owned;
-    if (c->gguf) return i == 0 ? afmoe__gguf_file(c->gguf) : NULL;
+    if (c->gguf && i == 0) return afmoe__gguf_file(c->gguf);
+    if (c->gguf) return i <= owned->gguf_parts.n ? afmoe__gguf_file(owned->gguf_parts.parts[i - 1]) : NULL;
     return i < owned->n_shards ? &owned->shards[i].file : NULL;
 }
 
@@ -297,14 +300,14 @@ static afmoe_status read_gguf_add_bos(const struct opening *o)
     return afmoe__fail(o->error, AFMOE_FORMAT, "%.120s: %s is no boolean", afmoe__gguf_name(o->out->gguf), key);
 }
 
-static afmoe_status refuse_split(const struct opening *o)
+/* The tensors of all parts, each part's names and bytes in its own file. */
+static afmoe_status add_gguf_tensors(struct opening *o)
 {
-    struct gguf_value value;
-    uint64_t n_parts;
-    if (!afmoe__gguf_find(o->out->gguf, "split.count", &value)) return AFMOE_OK;
-    if (afmoe__gguf_get_u64(&value, 0, &n_parts) && n_parts <= 1) return AFMOE_OK;
-    return afmoe__fail(o->error, AFMOE_UNSUPPORTED, "%.120s: key split.count: files split into parts are not supported "
-                       "in this version", afmoe__gguf_name(o->out->gguf));
+    const struct gguf_parts *parts = &o->owned->gguf_parts;
+    afmoe_status status = afmoe__tensors_add_gguf(&o->table, o->out->gguf, o->error);
+    for (uint64_t i = 0; i < parts->n && !status; i++)
+        status = afmoe__tensors_add_gguf(&o->table, parts->parts[i], o->error);
+    return status ? status : afmoe__tensors_sort(&o->table, o->error);
 }
 
 /* Takes the file over on success. */
@@ -318,10 +321,9 @@ static afmoe_status open_gguf(struct opening *o, struct mapped_file *file)
     if (!status) status = afmoe__generation_from_gguf(&c->generation, c->gguf, o->error);
     if (status) return status;
     if (o->options->tokenizer_only) return afmoe__config_tokens_from_gguf(&c->config, c->gguf, o->error);
-    status = refuse_split(o);
-    if (!status) status = afmoe__config_from_gguf(&c->config, c->gguf, o->error);
-    if (!status) status = afmoe__tensors_add_gguf(&o->table, c->gguf, o->error);
-    if (!status) status = afmoe__tensors_sort(&o->table, o->error);
+    status = afmoe__gguf_open_parts(&o->owned->gguf_parts, c->gguf, o->path, o->mode, o->error);
+    if (!status) status = add_gguf_tensors(o);
+    if (!status) status = afmoe__config_from_gguf(&c->config, c->gguf, &o->table, o->error);
     if (!status) status = load(o);
     return status ? status : bind(o, true);
 }
@@ -451,6 +453,7 @@ void afmoe__checkpoint_close(struct checkpoint *checkpoint)
         afmoe__layout_free(&owned->bound);
         for (uint64_t i = 0; i < owned->n_shards; i++) afmoe__safetensors_close(&owned->shards[i]);
         afmoe__free(owned->shards);
+        afmoe__gguf_close_parts(&owned->gguf_parts);
         afmoe__free(owned);
     }
     afmoe__gguf_close(checkpoint->gguf);

@@ -1,9 +1,9 @@
 /* A checkpoint: finds out what a path is, opens its files, reads the config and binds the weights.
  *
- * Path kinds: a .gguf file (told by its magic, not its name); a folder with config.json and safetensors; a
- * tokenizer.json or a folder with one (tokenizer only). What is a single file may also be a part of a file or lie in
- * memory. The tokenizer's own data is handed on unread: the text floor
- * builds the tokenizer from it. Everything here lives until afmoe__checkpoint_close. */
+ * Path kinds: a .gguf file (told by its magic, not its name), the first part of a split one; a folder with config.json
+ * and safetensors; a tokenizer.json or a folder with one (tokenizer only). What is a single file may also be a part of
+ * a file or lie in memory. The tokenizer's own data is handed on unread: the text floor builds the tokenizer from it.
+ * Everything here lives until afmoe__checkpoint_close. */
 #ifndef AFMOE_WEIGHTS_CHECKPOINT_H
 #define AFMOE_WEIGHTS_CHECKPOINT_H
 
@@ -44,7 +44,7 @@ struct checkpoint {
     struct model_weights weights;
     struct generation_config generation;
     bool add_bos; /* tokenizer_config.json add_bos_token, tokenizer.ggml.add_bos_token; absent: false */
-    struct gguf *gguf;                 /* GGUF: its metadata, else NULL */
+    struct gguf *gguf;                 /* GGUF: its (first part's) metadata, else NULL */
     struct mapped_file tokenizer_json; /* folder: tokenizer.json, all of it; data NULL when there is none */
     void *owned;                       /* files and memory behind the view */
 };

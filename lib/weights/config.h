@@ -7,6 +7,7 @@
 #define AFMOE_WEIGHTS_CONFIG_H
 
 #include "gguf.h"
+#include "tensor_table.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -51,8 +52,9 @@ struct model_config {
  * key for everything malformed or out of range. */
 afmoe_status afmoe__config_from_json(struct model_config *out, const json_t *document, const char *file,
                                      afmoe_error *error);
-/* tie_word_embeddings and vocab_size (where no key says it) follow from the tensors. */
-afmoe_status afmoe__config_from_gguf(struct model_config *out, const struct gguf *gguf, afmoe_error *error);
+/* tie_word_embeddings and vocab_size (where no key says it) follow from `tensors`, sorted, of all parts. */
+afmoe_status afmoe__config_from_gguf(struct model_config *out, const struct gguf *gguf,
+                                     const struct tensor_table *tensors, afmoe_error *error);
 
 /* bos, eos and pad alone, for opening without weights; other fields stay as they are. */
 afmoe_status afmoe__config_tokens_from_json(struct model_config *out, const json_t *document, const char *file,

@@ -9,6 +9,7 @@
 struct reader {
     struct config_source source;
     const struct gguf *gguf;
+    const struct tensor_table *tensors; /* NULL where only tokens are read */
 };
 
 static afmoe_status fail_type(const struct reader *r, const char *key, const struct gguf_value *value,
@@ -84,15 +85,6 @@ static afmoe_status check_architecture(const struct reader *r)
                        r->source.file, key, shown(n), text);
 }
 
-static const struct gguf_tensor *find_tensor(const struct gguf *gguf, const char *name)
-{
-    for (uint64_t i = 0; i < afmoe__gguf_n_tensors(gguf); i++) {
-        const struct gguf_tensor *t = afmoe__gguf_tensor(gguf, i);
-        if (strcmp(t->name, name) == 0) return t;
-    }
-    return NULL;
-}
-
 static afmoe_status read_field(const struct reader *r, enum config_key key, bool *has, double *out)
 {
     const struct config_field *f = &afmoe__config_fields[key];
@@ -124,7 +116,7 @@ static afmoe_status read_fields(const struct reader *r, struct model_config *c)
 {
     for (int key = 0; key < N_CONFIG_KEYS; key++) {
         const struct config_field *f = &afmoe__config_fields[key];
-        const struct gguf_tensor *embedding;
+        const struct tensor *embedding;
         double value = 0;
         bool has;
         afmoe_status status = read_field(r, (enum config_key)key, &has, &value);
@@ -133,15 +125,15 @@ static afmoe_status read_fields(const struct reader *r, struct model_config *c)
             c->n_kv_heads = c->n_heads;
             continue;
         }
-        if (!has && key == KEY_VOCAB_SIZE && (embedding = find_tensor(r->gguf, "token_embd.weight"))) {
+        if (!has && key == KEY_VOCAB_SIZE && (embedding = afmoe__tensors_find(r->tensors, "token_embd.weight"))) {
             has = true;
-            value = (double)embedding->dims[1];
+            value = embedding->n_dims > 1 ? (double)embedding->shape[embedding->n_dims - 2] : 1;
         }
         if (!has && isnan(f->gguf_default)) return fail_missing(r, f->gguf);
         status = afmoe__config_store(&r->source, c, (enum config_key)key, has ? value : f->gguf_default);
         if (status) return status;
     }
-    c->tie_word_embeddings = !find_tensor(r->gguf, "output.weight");
+    c->tie_word_embeddings = !afmoe__tensors_find(r->tensors, "output.weight");
     return AFMOE_OK;
 }
 
@@ -267,7 +259,7 @@ static afmoe_status read_rope(const struct reader *r, struct model_config *c)
     if (!status) status = read_number(r, "afmoe.rope.scaling.factor", &has_factor, &rope->factor);
     if (!status) status = read_rope_kind(r, has_factor, rope);
     if (status) return status;
-    if (find_tensor(r->gguf, "rope_freqs.weight")) {
+    if (afmoe__tensors_find(r->tensors, "rope_freqs.weight")) {
         return afmoe__fail(r->source.error, AFMOE_UNSUPPORTED, "%.120s: tensor \"rope_freqs.weight\" (llama3 rope in "
                            "GGUF) is not supported", r->source.file);
     }
@@ -303,13 +295,14 @@ static afmoe_status read_tokens(const struct reader *r, uint64_t vocab_size, str
 
 afmoe_status afmoe__config_tokens_from_gguf(struct model_config *out, const struct gguf *gguf, afmoe_error *error)
 {
-    const struct reader r = {{afmoe__gguf_name(gguf), true, error}, gguf};
+    const struct reader r = {{afmoe__gguf_name(gguf), true, error}, gguf, NULL};
     return read_tokens(&r, 0, out);
 }
 
-afmoe_status afmoe__config_from_gguf(struct model_config *out, const struct gguf *gguf, afmoe_error *error)
+afmoe_status afmoe__config_from_gguf(struct model_config *out, const struct gguf *gguf,
+                                     const struct tensor_table *tensors, afmoe_error *error)
 {
-    const struct reader r = {{afmoe__gguf_name(gguf), true, error}, gguf};
+    const struct reader r = {{afmoe__gguf_name(gguf), true, error}, gguf, tensors};
     *out = (struct model_config){0};
     afmoe_status status = check_architecture(&r);
     if (!status) status = read_fields(&r, out);

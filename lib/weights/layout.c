@@ -308,7 +308,7 @@ static afmoe_status fail_format(const struct binder *b, const struct tensor *t, 
 static afmoe_status bind_matrix(const struct binder *b, const struct tensor *t, struct matrix *out, uint64_t first_row,
                                 uint64_t n_rows)
 {
-    if (t->format == N_FORMATS) return fail_format(b, t, "F32, F16, BF16 and, in GGUF, Q8_0");
+    if (t->format == N_FORMATS) return fail_format(b, t, "F32, F16, BF16 and the block formats of GGUF");
     uint64_t n_columns = t->shape[t->n_dims - 1];
     uint64_t row_bytes = format_row_bytes(t->format, n_columns); /* whole blocks: the container checked */
     *out = (struct matrix){t->data + first_row * row_bytes, t->format, n_rows, n_columns, row_bytes};

@@ -92,8 +92,11 @@ static void all_models(void **state)
 
 static void other_layouts(void **state)
 {
-    static const char *const names[] = {"fixtures/layouts/stacked", "fixtures/layouts/prime-rl",
-                                        "fixtures/gguf/blocks-bf16.gguf", "fixtures/gguf/blocks-q8_0.gguf"};
+    static const char *const names[] = {
+        "fixtures/layouts/stacked",         "fixtures/layouts/prime-rl",        "fixtures/gguf/blocks-bf16.gguf",
+        "fixtures/gguf/blocks-q8_0.gguf",   "fixtures/gguf/blocks-q4_0.gguf",   "fixtures/gguf/blocks-q2_k.gguf",
+        "fixtures/gguf/blocks-q3_k_m.gguf", "fixtures/gguf/blocks-q4_k_m.gguf", "fixtures/gguf/blocks-q5_k_m.gguf",
+        "fixtures/gguf/blocks-q6_k.gguf",   "fixtures/gguf/blocks-iq4_xs.gguf"};
     char path[4096];
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

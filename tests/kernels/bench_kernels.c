@@ -4,6 +4,7 @@
  * beside a plain read of the same buffer; panels in Gflop/s (2 a weight and token). */
 #include "bench_kernels.h"
 
+#include "afmoe.h"
 #include "cpu.h"
 
 #include <stdbool.h>
@@ -12,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { STREAM_BYTES = 128 << 20, N_COLUMNS = 1024, MAX_TOKENS = 128, N_RUNS = 5 };
+enum { STREAM_BYTES = 128 << 20, N_COLUMNS = 1024, MAX_TOKENS = 128, N_RUNS = 4 };
 
 struct bench {
     const struct kernels *k;
@@ -21,6 +22,12 @@ struct bench {
     void *scratch;
     volatile float sink;
 };
+
+/* The reference is far slower than memory. */
+static uint64_t stream_bytes(const struct bench *b)
+{
+    return b->k->level == AFMOE_CPU_C ? STREAM_BYTES / 32 : STREAM_BYTES / 2;
+}
 
 static double now(void)
 {
@@ -60,7 +67,8 @@ static void run_read(struct bench *b, uint64_t a, uint64_t c)
 static void run_one_token(struct bench *b, uint64_t format, uint64_t n_columns)
 {
     uint64_t row_bytes = format_row_bytes((enum tensor_format)format, n_columns);
-    b->k->product[format].one_token(b->out, b->x, b->weights, row_bytes, STREAM_BYTES / row_bytes, n_columns);
+    b->k->product[format].one_token(b->out, b->x, b->weights, row_bytes, stream_bytes(b) / row_bytes,
+                                   n_columns);
 }
 
 enum { PANEL_ROWS = 512 };
@@ -103,25 +111,29 @@ static void run_attention(struct bench *b, uint64_t cells, uint64_t n_pages)
                                     b->weights + (2 * p + 1) * page, HEAD_DIM, 0, PAGE_POSITIONS, 0.088f);
 }
 
-static void bench_level(struct bench *b)
+static void bench_product(struct bench *b, uint64_t f)
+{
+    static const uint64_t columns[] = {256, 1024, 3072}, tokens[] = {1, 3, 8, 32, MAX_TOKENS};
+    const char *name = afmoe__format_traits[f].name;
+    printf("  %-7s one token, GB/s:", name);
+    for (int i = 0; i < 3; i++)
+        printf("  K=%llu %.1f", (unsigned long long)columns[i],
+               (double)stream_bytes(b) / best(run_one_token, b, f, columns[i]) * 1e-9);
+    printf("   panel K=%d, Gflop/s:", N_COLUMNS);
+    for (int i = 0; i < 5; i++)
+        printf("  T=%llu %.1f", (unsigned long long)tokens[i],
+               2.0 * PANEL_ROWS * N_COLUMNS * (double)tokens[i] / best(run_panel, b, f, tokens[i]) * 1e-9);
+    printf("\n");
+}
+
+static void bench_level(struct bench *b, const char *format)
 {
     static const char *vector_names[] = {"rms_norm", "silu_mul", "softmax", "log_sum_exp", "add_scaled", "store bf16"};
-    printf("level %s\n", afmoe__cpu_level_name(b->k->level));
-    for (uint64_t f = 0; f < N_FORMATS; f++) {
-        const char *name = afmoe__format_traits[f].name;
-        static const uint64_t columns[] = {256, 1024, 3072};
-        printf("  %-5s one token, GB/s:", name);
-        for (int i = 0; i < 3; i++)
-            printf("  K=%llu %.1f", (unsigned long long)columns[i],
-                   STREAM_BYTES / best(run_one_token, b, f, columns[i]) * 1e-9);
-        printf("   plain read %.1f\n", STREAM_BYTES / best(run_read, b, 0, 0) * 1e-9);
-        printf("  %-5s panel K=%d, Gflop/s:", name, N_COLUMNS);
-        static const uint64_t tokens[] = {1, 3, 8, 32, MAX_TOKENS};
-        for (int i = 0; i < 5; i++)
-            printf("  T=%llu %.1f", (unsigned long long)tokens[i],
-                   2.0 * PANEL_ROWS * N_COLUMNS * (double)tokens[i] / best(run_panel, b, f, tokens[i]) * 1e-9);
-        printf("\n");
-    }
+    printf("level %s, plain read %.1f GB/s\n", afmoe__cpu_level_name(b->k->level),
+           STREAM_BYTES / best(run_read, b, 0, 0) * 1e-9);
+    for (uint64_t f = 0; f < N_FORMATS; f++)
+        if (!format || strcmp(format, afmoe__format_traits[f].name) == 0) bench_product(b, f);
+    if (format) return;
     printf("  ns a float, %d floats:", VECTOR);
     for (uint64_t v = 0; v < 6; v++)
         printf("  %s %.3f", vector_names[v], best(run_vector, b, v, 0) / REPEATS / VECTOR * 1e9);
@@ -135,10 +147,10 @@ static void bench_level(struct bench *b)
     printf("\n");
 }
 
-int bench_kernels(const struct kernels *levels, int n_levels)
+int bench_kernels(const struct kernels *levels, int n_levels, const char *format)
 {
     struct bench b = {0};
-    uint64_t n_out = STREAM_BYTES / 64; /* rows of 256 Q8_0 are the smallest */
+    uint64_t n_out = STREAM_BYTES / 2 / 50; /* rows of 256 IQ1_S are the smallest */
     b.weights = malloc(STREAM_BYTES);
     b.x = malloc(MAX_TOKENS * N_COLUMNS * sizeof *b.x);
     b.y = malloc(VECTOR * sizeof *b.y);
@@ -157,7 +169,7 @@ int bench_kernels(const struct kernels *levels, int n_levels)
             ok = false;
             break;
         }
-        bench_level(&b);
+        bench_level(&b, format);
         free(b.scratch);
     }
     free(b.weights), free(b.x), free(b.y), free(b.out);

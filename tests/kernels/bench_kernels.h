@@ -4,7 +4,8 @@
 
 #include "kernels.h"
 
-/* Returns the exit status: 0, or 1 when there is no memory. */
-int bench_kernels(const struct kernels *levels, int n_levels);
+/* The products of one format by its name; NULL: of all, and the rest. Returns the exit status: 0, or 1 when there is no
+ * memory. */
+int bench_kernels(const struct kernels *levels, int n_levels, const char *format);
 
 #endif

@@ -7,7 +7,7 @@
  *
  *   test_kernels               the tests
  *   test_kernels --exhaustive  exp over all 2^32 floats instead of every 251st
- *   test_kernels --bench       figures instead of tests */
+ *   test_kernels --bench [FORMAT]  figures instead of tests */
 #include "afmoe.h"
 #include "bench_kernels.h"
 #include "cpu.h"
@@ -15,6 +15,8 @@
 #include "guarded.h"
 #include "half.h"
 #include "kernels.h"
+#include "safetensors.h"
+#include "test_paths.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -479,38 +481,103 @@ static void test_log_sum_exp(void **state)
 
 /* ---- Products ---- */
 
-static float weight_limit(enum tensor_format format)
+/* The half nearest to a number drawn, brought under 60000. */
+static uint16_t draw_half(enum kind kind, uint64_t k)
 {
-    return format == FORMAT_F16 || format == FORMAT_Q8_0 ? 60000.0f : INFINITY;
+    float v = draw(kind, k);
+    while (fabsf(v) > 60000) v *= 0x1p-8f;
+    return f16_from_f32(v);
 }
 
-/* Fills one row of weights; the numbers it stands for go to `values`. */
-static void make_row(enum tensor_format format, uint8_t *row, float *values, uint64_t n, enum kind kind)
+static void make_plain_row(enum tensor_format format, uint8_t *row, uint64_t n, enum kind kind)
 {
     for (uint64_t k = 0; k < n; k++) {
-        float v = draw(kind, k), limit = weight_limit(format);
-        while (fabsf(v) > limit) v *= 0x1p-8f;
-        uint16_t h = format == FORMAT_BF16 ? bf16_from_f32(v) : f16_from_f32(v);
-        switch (format) {
-        case FORMAT_F32:
-            memcpy(row + 4 * k, &v, 4);
-            values[k] = v;
-            break;
-        case FORMAT_F16:
-        case FORMAT_BF16:
-            memcpy(row + 2 * k, &h, 2);
-            values[k] = format == FORMAT_BF16 ? bf16_to_f32(h) : f16_to_f32(h);
-            break;
-        default: {
-            uint8_t *block = row + k / 32 * 34;
-            if (k % 32 == 0) memcpy(block, &h, 2);
-            memcpy(&h, block, 2);
-            int q = kind == EQUAL ? 127 : (int)below(256) - 128;
-            block[2 + k % 32] = (uint8_t)q;
-            values[k] = (float)((double)f16_to_f32(h) * q);
-        }
-        }
+        float v = draw(kind, k);
+        uint16_t h = format == FORMAT_BF16 ? bf16_from_f32(v) : draw_half(kind, k);
+        if (format == FORMAT_F32) memcpy(row + 4 * k, &v, 4);
+        else memcpy(row + 2 * k, &h, 2);
     }
+}
+
+/* Where the halves of a block lie; the other bytes of it may have any value. */
+static const struct {
+    uint8_t n, at[2];
+} halves_of[N_FORMATS] = {
+    [FORMAT_Q8_0] = {1, {0}},      [FORMAT_Q4_0] = {1, {0}},   [FORMAT_Q4_1] = {2, {0, 2}},
+    [FORMAT_Q5_0] = {1, {0}},      [FORMAT_Q5_1] = {2, {0, 2}}, [FORMAT_Q2_K] = {2, {80, 82}},
+    [FORMAT_Q3_K] = {1, {108}},    [FORMAT_Q4_K] = {2, {0, 2}}, [FORMAT_Q5_K] = {2, {0, 2}},
+    [FORMAT_Q6_K] = {1, {208}},    [FORMAT_IQ1_S] = {1, {0}},  [FORMAT_IQ2_XXS] = {1, {0}},
+    [FORMAT_IQ2_XS] = {1, {0}},    [FORMAT_IQ2_S] = {1, {0}},  [FORMAT_IQ3_XXS] = {1, {0}},
+    [FORMAT_IQ3_S] = {1, {0}},     [FORMAT_IQ4_NL] = {1, {0}}, [FORMAT_IQ4_XS] = {1, {0}},
+    [FORMAT_TQ1_0] = {1, {52}},    [FORMAT_TQ2_0] = {1, {64}},
+};
+
+/* False: no half in this format. */
+static bool set_half(enum tensor_format format, uint8_t *block, int i, uint16_t h)
+{
+    for (int part = 0; format == FORMAT_IQ1_M && i == 0 && part < 4; part++) { /* the top nibbles of its scales */
+        uint8_t *top = block + 49 + 2 * part;
+        *top = (uint8_t)((*top & 15) | (h >> 4 * part & 15) << 4);
+    }
+    if (i >= halves_of[format].n) return format == FORMAT_IQ1_M && i == 0;
+    memcpy(block + halves_of[format].at[i], &h, sizeof h);
+    return true;
+}
+
+static void make_block_row(enum tensor_format format, uint8_t *row, uint64_t n, enum kind kind)
+{
+    const struct format_traits *t = &afmoe__format_traits[format];
+    for (uint64_t k = 0; k < n; k += t->block_elements, row += t->block_bytes) {
+        for (uint32_t i = 0; i < t->block_bytes; i++) row[i] = kind == EQUAL ? 0x77 : (uint8_t)random32();
+        for (int i = 0; i < 2; i++) set_half(format, row, i, draw_half(kind, k));
+        if (format == FORMAT_MXFP4) row[0] = (uint8_t)(kind == DENORMALS ? below(3) : 90 + below(60));
+    }
+}
+
+/* Fills one row of weights. The numbers it stands for are those of the reference, which test_decode_recorded and the
+ * tests of 16-bit floats hold to the formats. */
+static void make_row(enum tensor_format format, uint8_t *row, float *values, uint64_t n, enum kind kind)
+{
+    if (format <= FORMAT_BF16) make_plain_row(format, row, n, kind);
+    else make_block_row(format, row, n, kind);
+    levels[0].product[format].decode_row(values, row, n);
+}
+
+/* Rows of every block format as ggml's quantiser made them, and the values that gguf-py gives them. */
+static void test_decode_recorded(void **state)
+{
+    (void)state;
+    char path[4096];
+    struct mapped_file file;
+    struct safetensors recorded;
+    struct tensor_table table = {0};
+    data_path(path, sizeof path, "quants/quants.safetensors");
+    assert_int_equal(afmoe__file_open(&file, path, FILE_MAPPED, NULL), AFMOE_OK);
+    assert_int_equal(afmoe__safetensors_open(&recorded, &file, &table, 1 << 20, NULL), AFMOE_OK);
+    assert_int_equal(afmoe__tensors_sort(&table, NULL), AFMOE_OK);
+    for (int format = FORMAT_BF16; format < N_FORMATS; format++) {
+        char name[32];
+        snprintf(name, sizeof name, "%s.raw", afmoe__format_traits[format].name);
+        const struct tensor *raw = afmoe__tensors_find(&table, name);
+        snprintf(name, sizeof name, "%s.f32", afmoe__format_traits[format].name);
+        const struct tensor *want = afmoe__tensors_find(&table, name);
+        assert_true(raw && want && raw->n_dims == 2 && want->n_dims == 2 && raw->shape[0] == want->shape[0]);
+        uint64_t n = want->shape[1];
+        assert_int_equal(raw->shape[1], format_row_bytes((enum tensor_format)format, n));
+        for (int l = 0; l < n_levels; l++)
+            for (uint64_t r = 0; r < want->shape[0]; r++) {
+                uint8_t *row = guarded_place(&in[0], raw->shape[1]);
+                float *got = poisoned_place(&out_memory[0], n * sizeof *got);
+                memcpy(row, raw->data + r * raw->shape[1], raw->shape[1]);
+                levels[l].product[format].decode_row(got, row, n);
+                if (!same_bits(got, want->data + r * n * sizeof *got, n * sizeof *got))
+                    fail_msg("%s at level %s, row %llu", name, afmoe__cpu_level_name(levels[l].level),
+                             (unsigned long long)r);
+                assert_true(poison_whole(&out_memory[0], n * sizeof *got));
+            }
+    }
+    afmoe__tensors_free(&table);
+    afmoe__safetensors_close(&recorded);
 }
 
 struct product_case {
@@ -609,9 +676,11 @@ static void test_products(void **state)
                 for (int kind = 0; kind < N_KINDS; kind++)
                     run_case(&levels[l], format, size_of_case(i), 1 + below(9), 1 + below(7), kind);
             }
-            for (uint64_t n_rows = 0; n_rows <= 40; n_rows++) /* every tail of rows and tokens */
-                for (uint64_t n_tokens = 0; n_tokens <= 20; n_tokens++)
-                    run_case(&levels[l], format, 64 + block * below(2), n_rows, n_tokens, PLAIN);
+            bool is_block = format > FORMAT_Q8_0; /* their panels are those of the others, with another decoding */
+            for (uint64_t n_rows = 0; n_rows <= (is_block ? 9 : 40); n_rows++) /* every tail of rows and tokens */
+                for (uint64_t n_tokens = 0; n_tokens <= (is_block ? 5 : 20); n_tokens++)
+                    run_case(&levels[l], format, (block > 64 ? block : 64) + block * below(2), n_rows, n_tokens,
+                             PLAIN);
             run_case(&levels[l], format, 12288, 9, 4, PLAIN);
         }
 }
@@ -620,7 +689,7 @@ static void test_products(void **state)
 static void test_products_not_finite(void **state)
 {
     (void)state;
-    enum { N = 96, ROWS = 9, TOKENS = 4 };
+    enum { N = 256, ROWS = 9, TOKENS = 4 };
     for (int l = 0; l < n_levels; l++)
         for (int format = 0; format < N_FORMATS; format++)
             for (int trial = 0; trial < 50; trial++) {
@@ -631,9 +700,11 @@ static void test_products_not_finite(void **state)
                 uint64_t bad_row = below(ROWS), bad_token = below(TOKENS), column = below(N);
                 uint16_t h = format == FORMAT_BF16 ? 0x7f80 : 0x7c00;
                 float inf = INFINITY, nan = NAN;
-                size_t bytes = format == FORMAT_F32 ? 4 : 2;
-                uint64_t at = format == FORMAT_Q8_0 ? column / 32 * 34 : column * bytes;
-                memcpy(c.rows + bad_row * c.row_bytes + at, format == FORMAT_F32 ? (void *)&inf : (void *)&h, bytes);
+                uint8_t *row = c.rows + bad_row * c.row_bytes;
+                uint64_t at = format_row_bytes(format, column - column % afmoe__format_traits[format].block_elements);
+                if (format == FORMAT_F32) memcpy(row + at, &inf, sizeof inf);
+                else if (format <= FORMAT_BF16) memcpy(row + at, &h, sizeof h);
+                else if (!set_half(format, row + at, 0, h)) break; /* MXFP4, NVFP4: no infinity to write */
                 memcpy(c.x + bad_token * c.x_stride + column, &nan, sizeof nan);
                 const struct product_kernels *p = &levels[l].product[format];
                 void *scratch = guarded_place(&in[2], (p->panel_scratch_bytes(N) + 63) / 64 * 64);
@@ -819,26 +890,44 @@ static void test_cpu_has_level(void **state)
     assert_false(afmoe__cpu_has_level(99));
 }
 
-/* Levels of this build that the CPU lacks are named. */
+#ifdef AFMOE_TEST_SIMDE
+void afmoe__kernels_avx512_by_simde(struct kernels *k); /* simde_avx512.h */
+
+/* AVX-512 without AVX-512: the same files, compiled to AVX2. False where the CPU lacks that too. */
+static bool add_emulated_avx512(void)
+{
+    struct kernels k;
+    afmoe__kernels_select(&k, AFMOE_CPU_AVX2);
+    if (k.level != AFMOE_CPU_AVX2 || afmoe__cpu_level() < AFMOE_CPU_AVX2) return false;
+    afmoe__kernels_avx512_by_simde(&k);
+    levels[n_levels++] = k;
+    print_message("level avx512 is emulated by SIMDe\n");
+    return true;
+}
+#else
+static bool add_emulated_avx512(void)
+{
+    return false;
+}
+#endif
+
+/* Kernels of levels that the CPU lacks are named. */
 static void find_levels(void)
 {
     int32_t cpu = afmoe__cpu_level();
-    for (int32_t level = AFMOE_CPU_C; level <= AFMOE_CPU_AVX512BF16; level++) {
+    for (int32_t level = AFMOE_CPU_C; level <= cpu; level++) {
         struct kernels k;
         afmoe__kernels_select(&k, level);
-        if (k.level != level) continue;
-        if (level > cpu)
-            print_message("skipped: level %s (this CPU has %s)\n", afmoe__cpu_level_name(level),
-                          afmoe__cpu_level_name(cpu));
-        else
-            levels[n_levels++] = k;
+        if (k.level == level) levels[n_levels++] = k;
     }
+    if (cpu < AFMOE_CPU_AVX2) print_message("skipped: level avx2 (this CPU lacks it)\n");
+    if (cpu < AFMOE_CPU_AVX512 && !add_emulated_avx512()) print_message("skipped: level avx512 (this CPU lacks it)\n");
 }
 
 int main(int argc, char **argv)
 {
     find_levels();
-    if (argc > 1 && strcmp(argv[1], "--bench") == 0) return bench_kernels(levels, n_levels);
+    if (argc > 1 && strcmp(argv[1], "--bench") == 0) return bench_kernels(levels, n_levels, argv[2]);
     if (argc > 1 && strcmp(argv[1], "--exhaustive") == 0) exp_stride = 1;
     for (size_t i = 0; i < sizeof in / sizeof *in; i++) guarded_create(&in[i], MAX_BYTES);
     for (size_t i = 0; i < sizeof out_memory / sizeof *out_memory; i++) guarded_create(&out_memory[i], MAX_BYTES);
@@ -857,6 +946,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_gates),
         cmocka_unit_test(test_softmax),
         cmocka_unit_test(test_log_sum_exp),
+        cmocka_unit_test(test_decode_recorded),
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_products_not_finite),
         cmocka_unit_test(test_attention),

@@ -133,6 +133,11 @@ void buffer_put_elements(struct buffer *buffer, enum tensor_format format, uint6
             buffer_put(buffer, &q, 1);
         }
     }
+    const struct format_traits *t = &afmoe__format_traits[format];
+    for (uint64_t i = 0; format > FORMAT_Q8_0 && i < n / t->block_elements * t->block_bytes; i++) {
+        uint8_t byte = (uint8_t)(i * 37);
+        buffer_put(buffer, &byte, 1);
+    }
 }
 
 /* ---- GGUF ------------------------------------------------------------------------------------------------------- */
@@ -232,7 +237,12 @@ void gguf_drop_tensor(struct gguf_writer *w, const char *name)
 static uint32_t type_code(enum tensor_format format)
 {
     static const uint32_t codes[N_FORMATS] = {
-        [FORMAT_F32] = 0, [FORMAT_F16] = 1, [FORMAT_BF16] = 30, [FORMAT_Q8_0] = 8};
+        [FORMAT_F32] = 0,      [FORMAT_F16] = 1,     [FORMAT_BF16] = 30,   [FORMAT_Q8_0] = 8,     [FORMAT_Q4_0] = 2,
+        [FORMAT_Q4_1] = 3,     [FORMAT_Q5_0] = 6,    [FORMAT_Q5_1] = 7,    [FORMAT_Q2_K] = 10,    [FORMAT_Q3_K] = 11,
+        [FORMAT_Q4_K] = 12,    [FORMAT_Q5_K] = 13,   [FORMAT_Q6_K] = 14,   [FORMAT_IQ2_XXS] = 16, [FORMAT_IQ2_XS] = 17,
+        [FORMAT_IQ3_XXS] = 18, [FORMAT_IQ1_S] = 19,  [FORMAT_IQ4_NL] = 20, [FORMAT_IQ3_S] = 21,   [FORMAT_IQ2_S] = 22,
+        [FORMAT_IQ4_XS] = 23,  [FORMAT_IQ1_M] = 29,  [FORMAT_TQ1_0] = 34,  [FORMAT_TQ2_0] = 35,   [FORMAT_MXFP4] = 39,
+        [FORMAT_NVFP4] = 40};
     return codes[format];
 }
 
@@ -311,6 +321,19 @@ void gguf_writer_init(struct gguf_writer *w, enum tensor_format format)
 void gguf_writer_free(struct gguf_writer *w)
 {
     for (uint32_t i = 0; i < w->n_keys; i++) buffer_free(&w->keys[i].value);
+}
+
+void gguf_writer_init_part(struct gguf_writer *w, enum tensor_format format, uint32_t part, uint32_t n_parts)
+{
+    gguf_writer_init(w, format);
+    uint32_t n_tensors = w->n_tensors, kept = 0;
+    for (uint32_t i = part; i < n_tensors; i += n_parts) w->tensors[kept++] = w->tensors[i];
+    w->n_tensors = kept;
+    while (part > 0 && w->n_keys > 0) gguf_drop(w, w->keys[0].name);
+    uint16_t number = (uint16_t)part, count = (uint16_t)n_parts;
+    gguf_set(w, "split.no", GGUF_U16, &number, 2);
+    gguf_set(w, "split.count", GGUF_U16, &count, 2);
+    gguf_set(w, "split.tensors.count", GGUF_I32, &n_tensors, 4);
 }
 
 void gguf_serialise(const struct gguf_writer *w, struct buffer *out, uint64_t *out_header)

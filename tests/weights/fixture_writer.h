@@ -38,7 +38,7 @@ void scratch_write_json(const struct scratch *scratch, const char *name, json_t 
 
 /* The i-th element of every tensor. */
 float tiny_element(uint64_t i);
-/* n elements in a format; Q8_0 takes multiples of 32. */
+/* n elements in a format, of whole blocks. Those of formats after Q8_0 stand for nothing: the bytes are 37 i. */
 void buffer_put_elements(struct buffer *buffer, enum tensor_format format, uint64_t n);
 
 /* ---- GGUF ------------------------------------------------------------------------------------------------------- */
@@ -87,6 +87,9 @@ struct written_tensor *gguf_writer_tensor(struct gguf_writer *w, const char *nam
 void gguf_drop_tensor(struct gguf_writer *w, const char *name);
 struct written_tensor *gguf_add_tensor(struct gguf_writer *w, const char *name, enum tensor_format format,
                                        uint32_t n_dims, uint64_t d0, uint64_t d1, uint64_t d2);
+/* Part `part` of `n_parts` of a model: of its tensors those with i % n_parts == part, with part 0 all of its keys, and
+ * the split.* keys in each. */
+void gguf_writer_init_part(struct gguf_writer *w, enum tensor_format format, uint32_t part, uint32_t n_parts);
 /* Bytes of the header are out->n before data; *out_header its length. */
 void gguf_serialise(const struct gguf_writer *w, struct buffer *out, uint64_t *out_header);
 

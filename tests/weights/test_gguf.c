@@ -56,7 +56,16 @@ static void test_formats(void **state)
         struct checkpoint_options options = plain_options();
         gguf_writer_init(&w, (enum tensor_format)format);
         gguf_serialise(&w, &bytes, &n_header);
-        check_open(&c, save(&bytes), &options, AFMOE_OK, "", afmoe__format_traits[format].name);
+        const struct format_traits *t = &afmoe__format_traits[format];
+        if (32 % t->block_elements) { /* rows of 32 are no whole blocks */
+            char part[80];
+            snprintf(part, sizeof part, "elements are no multiple of the %u of a %s block", t->block_elements, t->name);
+            check_refused(save(&bytes), AFMOE_FORMAT, part, t->name);
+            gguf_writer_free(&w);
+            buffer_free(&bytes);
+            continue;
+        }
+        check_open(&c, save(&bytes), &options, AFMOE_OK, "", t->name);
         assert_int_equal(c.container, AFMOE_CONTAINER_GGUF);
         assert_int_equal(c.config.vocab_size, 40);
         assert_true(c.config.mup_enabled && c.config.route_norm && !c.config.tie_word_embeddings);
@@ -71,6 +80,40 @@ static void test_formats(void **state)
         gguf_writer_free(&w);
         buffer_free(&bytes);
     }
+}
+
+/* Every matrix in a format of its own. */
+static void test_mixed_formats(void **state)
+{
+    (void)state;
+    static const enum tensor_format formats[] = {FORMAT_Q4_0, FORMAT_Q4_1, FORMAT_Q5_0, FORMAT_Q5_1, FORMAT_Q8_0,
+                                                 FORMAT_IQ4_NL, FORMAT_MXFP4, FORMAT_F16, FORMAT_BF16};
+    struct gguf_writer w, other;
+    struct buffer bytes;
+    uint64_t n_header;
+    struct checkpoint c;
+    struct checkpoint_options options = plain_options();
+    gguf_writer_init(&w, FORMAT_F32);
+    for (uint32_t i = 0; i < w.n_tensors; i++) {
+        struct written_tensor *t = &w.tensors[i];
+        if (t->n_dims == 1) continue;
+        t->format = formats[i % (sizeof formats / sizeof *formats)];
+        gguf_writer_init(&other, t->format);
+        t->type = gguf_writer_tensor(&other, "output.weight")->type;
+        gguf_writer_free(&other);
+    }
+    gguf_serialise(&w, &bytes, &n_header);
+    check_open(&c, save(&bytes), &options, AFMOE_OK, "", "mixed");
+    check_elements(&c.weights.layers[0].q, gguf_writer_tensor(&w, "blk.0.attn_q.weight")->format, 32, 32, 0);
+    check_elements(&c.weights.layers[0].k, gguf_writer_tensor(&w, "blk.0.attn_k.weight")->format, 16, 32, 0);
+    check_elements(&c.weights.layers[0].mlp.down, gguf_writer_tensor(&w, "blk.0.ffn_down.weight")->format, 32, 64, 0);
+    check_elements(&c.weights.layers[1].experts[2].gate, gguf_writer_tensor(&w, "blk.1.ffn_gate_exps.weight")->format,
+                   32, 32, 2 * 32 * 32);
+    assert_true(c.weights.layers[0].q.format != c.weights.layers[0].k.format);
+    assert_true(touch_view(&c) == touch_view(&c));
+    afmoe__checkpoint_close(&c);
+    gguf_writer_free(&w);
+    buffer_free(&bytes);
 }
 
 /* ---- Containers ------------------------------------------------------------------------------------------------- */
@@ -135,7 +178,6 @@ EDIT(vector_q8_0)
 }
 EDIT(bias_as_weight) { memcpy(gguf_writer_tensor(w, "blk.1.exp_probs_b.bias")->name, "blk.1.exp_probs_b.weight", 25); }
 EDIT(rope_factors) { gguf_add_tensor(w, "rope_freqs.weight", FORMAT_F32, 1, 8, 1, 1); }
-EDIT(split) { gguf_set_u32(w, "split.count", 2); }
 EDIT(embedding_rows) { TENSOR->move = 0; gguf_set_u32(w, "afmoe.vocab_size", 41); }
 EDIT(tokens_above_rows) { gguf_set_strings(w, "tokenizer.ggml.tokens", 41, "a"); }
 EDIT(key_long)
@@ -218,7 +260,6 @@ static const struct {
     {"norm as Q8_0", vector_q8_0, AFMOE_UNSUPPORTED, "\"blk.0.attn_norm.weight\" has format Q8_0", 0},
     {"exp_probs_b.weight", bias_as_weight, AFMOE_OK, "", 0},
     {"rope_freqs", rope_factors, AFMOE_UNSUPPORTED, "rope_freqs.weight", 0},
-    {"one part of a split", split, AFMOE_UNSUPPORTED, "split.count", 0},
     {"vocab_size other than rows", embedding_rows, AFMOE_FORMAT,
      "\"token_embd.weight\": shape [40, 32], expected [41, 32] ([vocab_size, embedding_length])", 0},
     {"more tokens than rows", tokens_above_rows, AFMOE_FORMAT, "41 entries, the model has 40 rows", 0},
@@ -455,7 +496,8 @@ static void test_every_bit_flipped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_formats),     cmocka_unit_test(test_containers),
+        cmocka_unit_test(test_formats),     cmocka_unit_test(test_mixed_formats),
+        cmocka_unit_test(test_containers),
         cmocka_unit_test(test_no_gguf),     cmocka_unit_test(test_values),
         cmocka_unit_test(test_values_read), cmocka_unit_test(test_truncated_everywhere),
         cmocka_unit_test(test_every_bit_flipped),

@@ -135,6 +135,21 @@ static void test_out_of_memory(void **state)
     snprintf(path, sizeof path, "%s", scratch_path(&scratch, "tiny.gguf"));
     torture(path, false, "GGUF");
     torture(path, true, "GGUF");
+    for (uint32_t part = 0; part < 3; part++) {
+        char part_name[64];
+        struct gguf_writer w;
+        struct buffer one;
+        snprintf(part_name, sizeof part_name, "tiny-%05u-of-00003.gguf", part + 1);
+        gguf_writer_init_part(&w, FORMAT_Q8_0, part, 3);
+        gguf_serialise(&w, &one, &n_header);
+        scratch_write(&scratch, part_name, one.data, one.n);
+        gguf_writer_free(&w);
+        buffer_free(&one);
+    }
+    snprintf(path, sizeof path, "%s", scratch_path(&scratch, "tiny-00001-of-00003.gguf"));
+    torture(path, false, "split GGUF");
+    torture(path, true, "split GGUF");
+    snprintf(path, sizeof path, "%s", scratch_path(&scratch, "tiny.gguf"));
     safetensors_writer_init(&hub);
     safetensors_add_tiny(&hub, FORMAT_BF16);
     write_tiny_hub(&scratch, config, &hub);

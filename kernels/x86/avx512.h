@@ -1,0 +1,13 @@
+/* The parts of the AVX-512 table, one function for each file *_avx512.c of this folder. */
+#ifndef AFMOE_KERNELS_AVX512_H
+#define AFMOE_KERNELS_AVX512_H
+
+#include "kernels.h"
+#include "ref/decode.h"
+
+void afmoe__product_avx512(struct kernels *k);
+void afmoe__norm_avx512(struct kernels *k);
+void afmoe__activation_avx512(struct kernels *k);
+void afmoe__attention_avx512(struct kernels *k);
+
+#endif

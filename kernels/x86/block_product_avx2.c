@@ -1,0 +1,165 @@
+/* Products of block formats (ref/..._blocks_ref.c say what they are), AVX2 and FMA, in the order of kernels.h.
+ *
+ * One token: four rows side by side; the values of a unit go from the block through registers into the accumulators.
+ * Formats that live on tables of grids (IQ1 to IQ3) or digits (TQ1_0) are decoded by the reference, a piece of a row
+ * at a time, into an array that stays in the first-level cache. Panel: as for all formats. */
+#include "avx2.h"
+
+#include "block_vectors_avx2.h"
+#include "tile_avx2.h"
+
+enum { ROWS = 4, AHEAD_BYTES = 8 << 10 };
+
+/* ---- Formats of block_vectors_avx2.h ---- */
+
+FORCE_INLINE void decode_units(enum tensor_format f, const int block_elements, const int block_bytes, float *out,
+                               const uint8_t *block, uint64_t n)
+{
+    struct block_scales s;
+    for (uint64_t k = 0; k < n; k += (uint64_t)block_elements, block += block_bytes) {
+        prepare_scales(f, &s, block);
+        for (int u = 0; u < block_elements / UNIT; u++) {
+            __m256 v[UNIT_VECTORS];
+            unit_values(f, v, block, &s, u);
+            for (int i = 0; i < UNIT_VECTORS; i++) _mm256_storeu_ps(out + k + UNIT * u + 8 * i, v[i]);
+        }
+    }
+}
+
+FORCE_INLINE void multiply_units(enum tensor_format f, const int block_elements, const int block_bytes, const int R,
+                                 float *out, const float *x, const uint8_t *rows, uint64_t row_bytes,
+                                 uint64_t n_columns)
+{
+    __m256 acc[ROWS];
+    struct block_scales s[ROWS];
+    for (int r = 0; r < R; r++) acc[r] = _mm256_setzero_ps();
+    const uint8_t *first = rows;
+    for (uint64_t k = 0; k < n_columns; k += (uint64_t)block_elements, rows += block_bytes) {
+        prefetch_bytes(first, AHEAD_BYTES + (uint64_t)(rows - first) * R, (uint64_t)block_bytes * R);
+        for (int r = 0; r < R; r++) prepare_scales(f, &s[r], rows + r * row_bytes);
+        for (int u = 0; u < block_elements / UNIT; u++) {
+            const float *xu = x + k + UNIT * u;
+            for (int r = 0; r < R; r++) {
+                __m256 v[UNIT_VECTORS];
+                unit_values(f, v, rows + r * row_bytes, &s[r], u);
+                for (int i = 0; i < UNIT_VECTORS; i++)
+                    acc[r] = _mm256_fmadd_ps(v[i], _mm256_loadu_ps(xu + 8 * i), acc[r]);
+            }
+        }
+    }
+    for (int r = 0; r < R; r++) out[r] = sum8(acc[r]);
+}
+
+FORCE_INLINE void one_token_units(enum tensor_format f, const int block_elements, const int block_bytes, float *out,
+                                  const float *x, const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows,
+                                  uint64_t n_columns)
+{
+    uint64_t r = 0;
+    for (; r + ROWS <= n_rows; r += ROWS)
+        multiply_units(f, block_elements, block_bytes, ROWS, out + r, x, rows + r * row_bytes, row_bytes, n_columns);
+    for (; r < n_rows; r++)
+        multiply_units(f, block_elements, block_bytes, 1, out + r, x, rows + r * row_bytes, row_bytes, n_columns);
+}
+
+/* ---- Formats decoded by the reference ---- */
+
+enum { PIECE = MAX_BLOCK_ELEMENTS };
+
+FORCE_INLINE void multiply_decoded(decode_fn decode, const int block_bytes, const int R, float *out, const float *x,
+                                   const uint8_t *rows, uint64_t row_bytes, uint64_t n_columns)
+{
+    __m256 acc[TILE_MAX_ROWS][TILE_MAX_TOKENS];
+    float piece[ROWS][PIECE];
+    tile_clear(R, 1, acc);
+    for (uint64_t k = 0; k < n_columns; k += PIECE, rows += block_bytes) {
+        for (int r = 0; r < R; r++) decode(piece[r], rows + r * row_bytes, PIECE);
+        tile_accumulate(R, 1, STORED_F32, 0, acc, (const uint8_t *)piece, sizeof piece[0], x + k, 0, PIECE);
+    }
+    tile_store(R, 1, acc, out, 0);
+}
+
+/* Blocks of PIECE values only, which all of these formats have. */
+static void one_token_decoded(decode_fn decode, const int block_bytes, float *out, const float *x, const uint8_t *rows,
+                              uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns)
+{
+    uint64_t r = 0;
+    for (; r + ROWS <= n_rows; r += ROWS)
+        multiply_decoded(decode, block_bytes, ROWS, out + r, x, rows + r * row_bytes, row_bytes, n_columns);
+    for (; r < n_rows; r++)
+        multiply_decoded(decode, block_bytes, 1, out + r, x, rows + r * row_bytes, row_bytes, n_columns);
+}
+
+/* ---- Table ---- */
+
+#define DEFINE_PANEL(name, decode)                                                                                     \
+    static void panel_##name(float *out, uint64_t out_stride, const void *x, uint64_t x_stride_bytes,                  \
+                             uint64_t n_tokens, const void *rows, uint64_t row_bytes, uint64_t n_rows,                 \
+                             uint64_t n_columns, void *scratch)                                                        \
+    {                                                                                                                  \
+        afmoe__panel_avx2(decode, out, out_stride, x, x_stride_bytes / sizeof(float), n_tokens, rows, row_bytes,       \
+                          n_rows, n_columns, scratch);                                                                 \
+    }
+
+#define DEFINE_VECTOR_FORMAT(name, format, elements, bytes)                                                            \
+    static void decode_##name(float *out, const void *row, uint64_t n)                                                 \
+    {                                                                                                                  \
+        decode_units(format, elements, bytes, out, row, n);                                                            \
+    }                                                                                                                  \
+    static void one_token_##name(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,     \
+                                 uint64_t n_columns)                                                                   \
+    {                                                                                                                  \
+        one_token_units(format, elements, bytes, out, x, rows, row_bytes, n_rows, n_columns);                          \
+    }                                                                                                                  \
+    DEFINE_PANEL(name, decode_##name)
+
+#define DEFINE_DECODED_FORMAT(name, format, bytes)                                                                     \
+    static void one_token_##name(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,     \
+                                 uint64_t n_columns)                                                                   \
+    {                                                                                                                  \
+        one_token_decoded(afmoe__decode_##name, bytes, out, x, rows, row_bytes, n_rows, n_columns);                    \
+    }                                                                                                                  \
+    DEFINE_PANEL(name, afmoe__decode_##name)
+
+#define SET_PRODUCT(name, format, decode)                                                                              \
+    k->product[format] = (struct product_kernels){.decode_row = decode,                                                \
+                                                  .one_token = one_token_##name,                                       \
+                                                  .panel = panel_##name,                                               \
+                                                  .panel_scratch_bytes = afmoe__panel_scratch_bytes_avx2};
+#define SET_VECTOR_FORMAT(name, format, elements, bytes) SET_PRODUCT(name, format, decode_##name)
+#define SET_DECODED_FORMAT(name, format, bytes)          SET_PRODUCT(name, format, afmoe__decode_##name)
+
+/* Block sizes are written out here so that they are constants; test_kernels holds them to format.c by decoding. */
+#define FOR_EACH_VECTOR_FORMAT(X)                                                                                      \
+    X(q4_0, FORMAT_Q4_0, 32, 18)                                                                                       \
+    X(q4_1, FORMAT_Q4_1, 32, 20)                                                                                       \
+    X(q5_0, FORMAT_Q5_0, 32, 22)                                                                                       \
+    X(q5_1, FORMAT_Q5_1, 32, 24)                                                                                       \
+    X(q2_k, FORMAT_Q2_K, 256, 84)                                                                                      \
+    X(q3_k, FORMAT_Q3_K, 256, 110)                                                                                     \
+    X(q4_k, FORMAT_Q4_K, 256, 144)                                                                                     \
+    X(q5_k, FORMAT_Q5_K, 256, 176)                                                                                     \
+    X(q6_k, FORMAT_Q6_K, 256, 210)                                                                                     \
+    X(iq4_nl, FORMAT_IQ4_NL, 32, 18)                                                                                   \
+    X(iq4_xs, FORMAT_IQ4_XS, 256, 136)                                                                                 \
+    X(tq2_0, FORMAT_TQ2_0, 256, 66)                                                                                    \
+    X(mxfp4, FORMAT_MXFP4, 32, 17)                                                                                     \
+    X(nvfp4, FORMAT_NVFP4, 64, 36)
+
+#define FOR_EACH_DECODED_FORMAT(X)                                                                                     \
+    X(iq1_s, FORMAT_IQ1_S, 50)                                                                                         \
+    X(iq1_m, FORMAT_IQ1_M, 56)                                                                                         \
+    X(iq2_xxs, FORMAT_IQ2_XXS, 66)                                                                                     \
+    X(iq2_xs, FORMAT_IQ2_XS, 74)                                                                                       \
+    X(iq2_s, FORMAT_IQ2_S, 82)                                                                                         \
+    X(iq3_xxs, FORMAT_IQ3_XXS, 98)                                                                                     \
+    X(iq3_s, FORMAT_IQ3_S, 110)                                                                                        \
+    X(tq1_0, FORMAT_TQ1_0, 54)
+
+FOR_EACH_VECTOR_FORMAT(DEFINE_VECTOR_FORMAT)
+FOR_EACH_DECODED_FORMAT(DEFINE_DECODED_FORMAT)
+
+void afmoe__block_product_avx2(struct kernels *k)
+{
+    FOR_EACH_VECTOR_FORMAT(SET_VECTOR_FORMAT)
+    FOR_EACH_DECODED_FORMAT(SET_DECODED_FORMAT)
+}

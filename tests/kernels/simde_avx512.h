@@ -1,0 +1,152 @@
+/* AVX-512 on a machine without it: included before the files kernels/x86/..._avx512.c when the tests compile them a
+ * second time, with AVX2 flags. SIMDe (https://github.com/simd-everywhere/simde) has most of the functions; what its
+ * release 0.7.4 lacks is made here of two AVX2 halves. Names that cross files get another ending, since the library
+ * has the real ones. */
+#ifndef AFMOE_TESTS_SIMDE_AVX512_H
+#define AFMOE_TESTS_SIMDE_AVX512_H
+
+#define SIMDE_ENABLE_NATIVE_ALIASES
+#include <simde/x86/avx512.h>
+
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+#define afmoe__kernels_avx512    afmoe__kernels_avx512_by_simde
+#define afmoe__product_avx512    afmoe__product_avx512_by_simde
+#define afmoe__norm_avx512       afmoe__norm_avx512_by_simde
+#define afmoe__activation_avx512 afmoe__activation_avx512_by_simde
+#define afmoe__attention_avx512  afmoe__attention_avx512_by_simde
+
+static inline __m512 simde_extra_halves(__m256 low, __m256 high)
+{
+    simde__m512_private r;
+    r.m256[0] = low;
+    r.m256[1] = high;
+    return simde__m512_from_private(r);
+}
+
+static inline __m512i simde_extra_halves_i(__m256i low, __m256i high)
+{
+    simde__m512i_private r;
+    r.m256i[0] = low;
+    r.m256i[1] = high;
+    return simde__m512i_from_private(r);
+}
+
+static inline __m512 simde_extra_fmadd(__m512 a, __m512 b, __m512 c)
+{
+    simde__m512_private x = simde__m512_to_private(a), y = simde__m512_to_private(b), z = simde__m512_to_private(c);
+    return simde_extra_halves(_mm256_fmadd_ps(x.m256[0], y.m256[0], z.m256[0]),
+                            _mm256_fmadd_ps(x.m256[1], y.m256[1], z.m256[1]));
+}
+
+static inline __m512 simde_extra_fnmadd(__m512 a, __m512 b, __m512 c)
+{
+    simde__m512_private x = simde__m512_to_private(a), y = simde__m512_to_private(b), z = simde__m512_to_private(c);
+    return simde_extra_halves(_mm256_fnmadd_ps(x.m256[0], y.m256[0], z.m256[0]),
+                            _mm256_fnmadd_ps(x.m256[1], y.m256[1], z.m256[1]));
+}
+
+/* SIMDe's own answers with another operand where one is NaN. */
+static inline __m512 simde_extra_max(__m512 a, __m512 b)
+{
+    simde__m512_private x = simde__m512_to_private(a), y = simde__m512_to_private(b);
+    return simde_extra_halves(_mm256_max_ps(x.m256[0], y.m256[0]), _mm256_max_ps(x.m256[1], y.m256[1]));
+}
+
+static inline __m512 simde_extra_min(__m512 a, __m512 b)
+{
+    simde__m512_private x = simde__m512_to_private(a), y = simde__m512_to_private(b);
+    return simde_extra_halves(_mm256_min_ps(x.m256[0], y.m256[0]), _mm256_min_ps(x.m256[1], y.m256[1]));
+}
+
+static inline __m512 simde_extra_cvtph(__m256i h)
+{
+    return simde_extra_halves(_mm256_cvtph_ps(_mm256_castsi256_si128(h)),
+                            _mm256_cvtph_ps(_mm256_extracti128_si256(h, 1)));
+}
+
+static inline __m512i simde_extra_cvtepu16(__m256i h)
+{
+    return simde_extra_halves_i(_mm256_cvtepu16_epi32(_mm256_castsi256_si128(h)),
+                              _mm256_cvtepu16_epi32(_mm256_extracti128_si256(h, 1)));
+}
+
+static inline __m512i simde_extra_cvtepi8(__m128i q)
+{
+    return simde_extra_halves_i(_mm256_cvtepi8_epi32(q), _mm256_cvtepi8_epi32(_mm_srli_si128(q, 8)));
+}
+
+static inline __m512 simde_extra_cvtepi32(__m512i q)
+{
+    simde__m512i_private x = simde__m512i_to_private(q);
+    return simde_extra_halves(_mm256_cvtepi32_ps(x.m256i[0]), _mm256_cvtepi32_ps(x.m256i[1]));
+}
+
+static inline __m512d simde_extra_cvtps_pd(__m256 a)
+{
+    simde__m512d_private r;
+    r.m256d[0] = _mm256_cvtps_pd(_mm256_castps256_ps128(a));
+    r.m256d[1] = _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1));
+    return simde__m512d_from_private(r);
+}
+
+static inline __m512i simde_extra_srai(__m512i a, int n)
+{
+    simde__m512i_private x = simde__m512i_to_private(a);
+    return simde_extra_halves_i(_mm256_srai_epi32(x.m256i[0], n), _mm256_srai_epi32(x.m256i[1], n));
+}
+
+static inline __m256 simde_extra_half(__m512 a, int i)
+{
+    return simde__m512_to_private(a).m256[i];
+}
+
+/* Lane by lane, as the real ones: no other memory is touched. */
+static inline __m512 simde_extra_maskz_loadu(uint16_t lanes, const void *p)
+{
+    float x[16] = {0};
+    for (int i = 0; i < 16; i++)
+        if (lanes >> i & 1) memcpy(&x[i], (const uint8_t *)p + 4 * i, 4);
+    return simde_mm512_loadu_ps(x);
+}
+
+static inline void simde_extra_mask_storeu(void *p, uint16_t lanes, __m512 a)
+{
+    float x[16];
+    simde_mm512_storeu_ps(x, a);
+    for (int i = 0; i < 16; i++)
+        if (lanes >> i & 1) memcpy((uint8_t *)p + 4 * i, &x[i], 4);
+}
+
+#undef _mm512_fmadd_ps
+#undef _mm512_fnmadd_ps
+#undef _mm512_max_ps
+#undef _mm512_min_ps
+#undef _mm512_cvtph_ps
+#undef _mm512_cvtepu16_epi32
+#undef _mm512_cvtepi8_epi32
+#undef _mm512_cvtepi32_ps
+#undef _mm512_cvtps_pd
+#undef _mm512_srai_epi32
+#undef _mm512_extractf32x8_ps
+#undef _mm512_maskz_loadu_ps
+#undef _mm512_mask_storeu_ps
+#undef _mm512_cvtss_f32
+#define _mm512_fmadd_ps(a, b, c)          simde_extra_fmadd(a, b, c)
+#define _mm512_fnmadd_ps(a, b, c)         simde_extra_fnmadd(a, b, c)
+#define _mm512_max_ps(a, b)               simde_extra_max(a, b)
+#define _mm512_min_ps(a, b)               simde_extra_min(a, b)
+#define _mm512_cvtph_ps(h)                simde_extra_cvtph(h)
+#define _mm512_cvtepu16_epi32(h)          simde_extra_cvtepu16(h)
+#define _mm512_cvtepi8_epi32(q)           simde_extra_cvtepi8(q)
+#define _mm512_cvtepi32_ps(q)             simde_extra_cvtepi32(q)
+#define _mm512_cvtps_pd(a)                simde_extra_cvtps_pd(a)
+#define _mm512_srai_epi32(a, n)           simde_extra_srai(a, n)
+#define _mm512_extractf32x8_ps(a, i)      simde_extra_half(a, i)
+#define _mm512_maskz_loadu_ps(m, p)       simde_extra_maskz_loadu(m, p)
+#define _mm512_mask_storeu_ps(p, m, a)    simde_extra_mask_storeu(p, m, a)
+#define _mm512_cvtss_f32(a)               _mm256_cvtss_f32(simde_extra_half(a, 0))
+
+#endif
