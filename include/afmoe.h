@@ -155,8 +155,8 @@ typedef struct afmoe_model_options {
     uint64_t max_json_bytes; /* cap for one JSON document. 1..2^30, default 33554432 (32 MiB) */
     afmoe_log_fn log;        /* warnings while opening. Default NULL */
     void *log_data;
-    int32_t load;            /* AFMOE_LOAD_*, default MAP. With READ a failing disk or a file that became shorter is IO or
-                                TRUNCATED, never a signal, and later changes of the file do not matter */
+    int32_t load;            /* AFMOE_LOAD_*, default MAP. With READ a failing disk or a file that became shorter is
+                                IO or TRUNCATED, never a signal, and later changes of the file do not matter */
     int32_t lock;            /* 1: keep the weights in memory (mlock), with either load. Where the system does not allow
                                 it: IO, with the limit. Default 0 */
     afmoe_progress_fn progress; /* bytes of weights read or locked, every few MiB; not called when neither happens.

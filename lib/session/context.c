@@ -209,7 +209,8 @@ afmoe_status afmoe__context_estimate(const struct model_config *config, const af
     if (!count_pages(&context.plan, n_sessions, n_tokens, &n_pages) ||
         !checked_mul(n_pages, afmoe__pages_block_bytes(page_bytes(&context)), &out->pages) ||
         !checked_mul(n_sessions, afmoe__session_bytes(&context), &out->sessions))
-        return afmoe__fail(error, AFMOE_LIMIT, "%llu sessions take more than 2^64 bytes", (unsigned long long)n_sessions);
+        return afmoe__fail(error, AFMOE_LIMIT, "%llu sessions take more than 2^64 bytes",
+                           (unsigned long long)n_sessions);
     if (n_pages <= options->max_page_bytes / page_bytes(&context)) return AFMOE_OK;
     return afmoe__fail(error, AFMOE_CONTEXT_FULL,
                        "key/value memory: %llu pages of %llu bytes needed, max_page_bytes allows %llu",

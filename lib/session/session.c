@@ -190,7 +190,8 @@ static afmoe_status check_experts(const struct session *session, uint64_t n_comp
     uint64_t each = (uint64_t)(config->n_layers - config->n_dense_layers) * config->n_experts_per_token;
     if (!options->out_expert_ids && !options->out_expert_weights) return AFMOE_OK;
     if (each == 0 || n_computed <= options->expert_capacity / each) return AFMOE_OK;
-    return afmoe__fail(error, AFMOE_CAPACITY, "the expert trace of %llu tokens needs %llu entries, expert_capacity is %llu",
+    return afmoe__fail(error, AFMOE_CAPACITY,
+                       "the expert trace of %llu tokens needs %llu entries, expert_capacity is %llu",
                        (unsigned long long)n_computed, (unsigned long long)(n_computed * each),
                        (unsigned long long)options->expert_capacity);
 }
@@ -523,7 +524,8 @@ static afmoe_status finish_pooling(const struct pooling *pooling, uint64_t n, ui
     for (uint64_t i = 0; i < hidden_size; i++) squares += pooling->total[i] * pooling->total[i];
     if (!isfinite(squares)) return afmoe__fail(error, AFMOE_NUMERIC, "the pooled hidden state is not finite");
     if (normalize) {
-        if (squares == 0) return afmoe__fail(error, AFMOE_NUMERIC, "the pooled hidden state is zero and has no direction");
+        if (squares == 0)
+            return afmoe__fail(error, AFMOE_NUMERIC, "the pooled hidden state is zero and has no direction");
         scale = 1.0 / sqrt(squares);
     }
     for (uint64_t i = 0; i < hidden_size; i++) out[i] = (float)(pooling->total[i] * scale);

@@ -27,7 +27,7 @@ afmoe_status afmoe__session_embed(struct session *session, const afmoe_token *to
                                   int32_t pooling, bool normalize, const afmoe_cancel *cancel, float *out,
                                   afmoe_error *error);
 
-/* Memory of one session of this context, its pages left out. `context` may be a plan: config, max_tokens and plan set. */
+/* Memory of one session of this context, its pages left out. Reads no more than config, max_tokens and plan. */
 uint64_t afmoe__session_bytes(const struct context *context);
 uint64_t afmoe__session_n_tokens(const struct session *session);
 const afmoe_token *afmoe__session_tokens(const struct session *session);

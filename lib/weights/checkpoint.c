@@ -338,8 +338,8 @@ static afmoe_status fail_kind(const struct opening *o, const struct mapped_file 
 {
     if (looks_like_safetensors(file) && o->source->kind != SOURCE_PATH) {
         return afmoe__fail(o->error, AFMOE_UNSUPPORTED,
-                           "%.120s holds safetensors, which lack the configuration; a safetensors checkpoint is opened by "
-                           "the path of its folder", file->path);
+                           "%.120s holds safetensors, which lack the configuration; a safetensors checkpoint is "
+                           "opened by the path of its folder", file->path);
     }
     return afmoe__fail(o->error, AFMOE_FORMAT,
                        "\"%.255s\" is no GGUF file; a safetensors checkpoint is opened by its folder, a tokenizer.json "

@@ -140,8 +140,8 @@ static void check_usage(const struct usage *usage)
     in_child(estimate, usage, out);
     in_child(run, usage, out);
     const char *name = strrchr(usage->path, '/') + 1;
-    print_message("%s, load %d, cells %d, %d threads, chunks of %u, %llu sessions of %llu: grew %.2f MiB, estimate %.2f "
-                  "(weights %.2f, scratch %.2f, pages %.2f, sessions %.2f), memory %.2f\n", name, usage->load,
+    print_message("%s, load %d, cells %d, %d threads, chunks of %u, %llu sessions of %llu: grew %.2f MiB, estimate "
+                  "%.2f (weights %.2f, scratch %.2f, pages %.2f, sessions %.2f), memory %.2f\n", name, usage->load,
                   usage->cells, usage->n_threads, usage->chunk_tokens, (unsigned long long)usage->n_sessions,
                   (unsigned long long)usage->n_tokens, (double)out->growth / 1048576,
                   (double)private_bytes(&out->estimate) / 1048576, (double)out->estimate.weights_private / 1048576,

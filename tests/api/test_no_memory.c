@@ -212,7 +212,8 @@ static void memory_scenario(void)
     read.load = AFMOE_LOAD_READ;
     if (!GOES_WELL(afmoe_estimate(text_model_path(path), &read, NULL, 2, 100, &memory, &error)))
         assert_int_equal(memory.scratch, 0);
-    if (!GOES_WELL(afmoe_model_open_memory(&model, model_bytes, n_model_bytes, count_release, &n_released, &read, &error))) {
+    if (!GOES_WELL(afmoe_model_open_memory(&model, model_bytes, n_model_bytes, count_release, &n_released, &read,
+                                           &error))) {
         assert_null(model);
         assert_int_equal(n_released, 0);
         return;

@@ -265,7 +265,8 @@ static void test_memory_refused(void **state)
     }
     afmoe_model *model;
     afmoe_model_options locked = options_of(AFMOE_LOAD_MAP, 1);
-    CHECK_STATUS(AFMOE_UNSUPPORTED, afmoe_model_open_memory(&model, bytes, n_bytes, take_back, &owner, &locked, &error));
+    CHECK_STATUS(AFMOE_UNSUPPORTED,
+                 afmoe_model_open_memory(&model, bytes, n_bytes, take_back, &owner, &locked, &error));
     CHECK_STATUS(AFMOE_INVALID, afmoe_model_open_memory(NULL, bytes, n_bytes, take_back, &owner, NULL, &error));
     assert_int_equal(owner.n_released, 0);
 }
@@ -396,7 +397,8 @@ static void test_stopped(void **state)
     assert_null(model);
     assert_int_equal(w.n_calls, 1);
     w = (struct watcher){.stop_at = n_bytes, .fd = -1}; /* in the last call */
-    CHECK_STATUS(AFMOE_CANCELLED, afmoe_model_open_memory(&model, bytes, n_bytes, take_back, &owner, &options, &error));
+    CHECK_STATUS(AFMOE_CANCELLED,
+                 afmoe_model_open_memory(&model, bytes, n_bytes, take_back, &owner, &options, &error));
     assert_int_equal(w.last, n_bytes);
     assert_int_equal(owner.n_released, 0);
 }
@@ -464,7 +466,7 @@ static uint64_t locked_kib(void)
     return kib;
 }
 
-/* In a child: a user without privileges with less allowed than the model takes. The exit status says what went wrong. */
+/* In a child: a user without privileges with less allowed than the model takes. The exit status says what failed. */
 static int open_with_limit(uint64_t limit, int fd, int32_t load)
 {
     const struct rlimit allowed = {limit, limit};

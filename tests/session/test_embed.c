@@ -70,7 +70,8 @@ static void check_embedding(afmoe_session *session, uint64_t n, int32_t pooling,
     float out[HIDDEN], expected[HIDDEN];
     uint64_t out_n = 0;
     expect(expected, n, pooling, normalize);
-    CHECK_STATUS(AFMOE_OK, afmoe_session_embed(session, tokens, n, pooling, normalize, NULL, out, HIDDEN, &out_n, &error));
+    CHECK_STATUS(AFMOE_OK,
+                 afmoe_session_embed(session, tokens, n, pooling, normalize, NULL, out, HIDDEN, &out_n, &error));
     assert_int_equal(out_n, HIDDEN);
     assert_int_equal(n_tokens_of(session), n);
     /* Both are sums of doubles, rounded once or twice differently before they become floats. */
@@ -121,7 +122,8 @@ static void test_timeline_afterwards(void **state)
     (void)state;
     afmoe_session *session = session_of(tiny, 32, 256), *plain = session_of(tiny, 32, 256);
     CHECK_STATUS(AFMOE_OK, afmoe_session_append(session, tokens + 7, 40, NULL, NULL, &error));
-    CHECK_STATUS(AFMOE_OK, afmoe_session_embed(session, tokens, 100, AFMOE_POOL_MEAN, 0, NULL, out, HIDDEN, &n, &error));
+    CHECK_STATUS(AFMOE_OK,
+                 afmoe_session_embed(session, tokens, 100, AFMOE_POOL_MEAN, 0, NULL, out, HIDDEN, &n, &error));
     CHECK_STATUS(AFMOE_STATE, afmoe_session_logits(session, logits, VOCAB, &n, &error));
     CHECK_STATUS(AFMOE_OK, afmoe_session_append(session, tokens + 100, 30, NULL, NULL, &error));
     CHECK_STATUS(AFMOE_OK, afmoe_session_append(plain, tokens, 130, NULL, NULL, &error));
@@ -130,7 +132,8 @@ static void test_timeline_afterwards(void **state)
     assert_memory_equal(logits, expected, sizeof logits);
 
     afmoe_session_stats before = stats_of(session);
-    CHECK_STATUS(AFMOE_OK, afmoe_session_embed(session, tokens, 140, AFMOE_POOL_LAST, 0, NULL, out, HIDDEN, &n, &error));
+    CHECK_STATUS(AFMOE_OK,
+                 afmoe_session_embed(session, tokens, 140, AFMOE_POOL_LAST, 0, NULL, out, HIDDEN, &n, &error));
     assert_int_equal(stats_of(session).n_prompt_computed - before.n_prompt_computed, 10);
     assert_int_equal(stats_of(session).n_reused - before.n_reused, 130);
     CHECK_STATUS(AFMOE_OK, afmoe_session_sync(session, tokens, 140, NULL, NULL, &error)); /* makes the logits */
