@@ -3,9 +3,11 @@
 
 # What builds the library and the afmoe command.
 build_packages='gcc libc6-dev meson ninja-build pkgconf libjansson-dev'
-# What the tests need besides: hwloc to compare counts of cores with, C++ and clang for the header and the second build, cmocka for the test programs,
-# libclang for the form of the header, numpy for reference values.
-check_packages='libhwloc-dev g++ clang-14 binutils libcmocka-dev python3 python3-clang-14 python3-numpy'
+# What the tests need besides: hwloc to compare counts of cores with, C++ and clang for the header and the second build,
+# cmocka for the test programs, libclang for the form of the header, numpy for reference values, groff for the manual
+# pages, libedit for afmoe chat.
+check_packages='libhwloc-dev g++ clang-14 binutils libcmocka-dev libedit-dev groff-base python3 python3-clang-14'
+check_packages="$check_packages python3-numpy"
 
 # Other Pythons, and a meson of theirs, may come first in PATH (pyenv, virtual environments). Debian's are meant.
 MESON=/usr/bin/meson

@@ -73,9 +73,11 @@ static const struct {
      "The model may also be a tokenizer.json. Special tokens are recognised, nothing is added."},
     {COMMAND_EVAL, "eval", "FILE", "Measure the perplexity of a text.\n"
      "Windows do not overlap, their first token is not scored, a remainder is dropped."},
-    {COMMAND_CHAT, "chat", "", "Talk, each answer knowing what was said; a line is a message, /help lists commands.\n"
+    {COMMAND_CHAT, "chat", "",
+     "Talk, each answer knowing what was said. A line is a message; /help lists commands.\n"
      "Ctrl-C stops the answer only and keeps what was said. Lines may also come through a pipe."},
-    {COMMAND_INSPECT, "inspect", "[FILE_OR_FOLDER]", "Tell what a checkpoint holds, and whether this version can run it.\n"
+    {COMMAND_INSPECT, "inspect", "[FILE_OR_FOLDER]",
+     "Tell what a checkpoint holds, and whether this version can run it.\n"
      "Where it cannot, the exit code is 1 and the reason is told; what can be read is printed all the same."},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };

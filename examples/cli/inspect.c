@@ -261,7 +261,8 @@ static json_t *stops_as_json(const struct report *report)
     uint64_t n = 0;
     afmoe_model_stop_tokens(report->model, NULL, 0, &n, NULL);
     afmoe_token *stops = malloc((n + 1) * sizeof *stops);
-    json_t *list = stops && afmoe_model_stop_tokens(report->model, stops, n, &n, NULL) == AFMOE_OK ? json_array() : NULL;
+    bool good = stops && afmoe_model_stop_tokens(report->model, stops, n, &n, NULL) == AFMOE_OK;
+    json_t *list = good ? json_array() : NULL;
     for (uint64_t i = 0; list && i < n; i++) json_array_append_new(list, json_integer(stops[i]));
     free(stops);
     return list;

@@ -320,8 +320,8 @@ afmoe_status afmoe_model_get_tensor(const afmoe_model *model, uint64_t index, af
     if (status != AFMOE_OK) return status;
     const struct tensor_table *table = &model->checkpoint.tensors;
     if (index >= table->n)
-        return afmoe__fail(error, AFMOE_INVALID, "index is %llu, the files have %llu tensors", (unsigned long long)index,
-                           (unsigned long long)table->n);
+        return afmoe__fail(error, AFMOE_INVALID, "index is %llu, the files have %llu tensors",
+                           (unsigned long long)index, (unsigned long long)table->n);
     fill_tensor(&full, &table->tensors[index], model->checkpoint.has_weights);
     afmoe__struct_write(info, &full, sizeof full);
     return AFMOE_OK;

@@ -29,7 +29,8 @@ class Pipe(Case):
     def test_every_line_is_a_turn_that_knows_those_before(self):
         result = chat("-q", lines=[SUM, CAPITAL, FOX])
         first, second = ANSWER, raw(SUM, ANSWER, CAPITAL).rstrip("\n")
-        self.assertEqual(self.good(result).decode(), first + "\n" + second + "\n" + raw(SUM, first, CAPITAL, second, FOX))
+        third = raw(SUM, first, CAPITAL, second, FOX)
+        self.assertEqual(self.good(result).decode(), first + "\n" + second + "\n" + third)
         self.assertEqual(result.stderr, b"")
 
     def test_the_prefix_is_kept(self):
@@ -99,7 +100,8 @@ class Pipe(Case):
         for word in ("/help", "/undo", "/regen", "/reset", "/clear", "/set", "/stats", "/exit", "/bye", '"""'):
             self.assertIn(word.encode(), shown.stderr)
         self.assertEqual(self.good(shown), b"")
-        self.assertRegex(chat("-q", lines=[SUM, "/stats"]).stderr.decode(), r"messages +2\ntimeline +\d+ of 2048 tokens")
+        stats = chat("-q", lines=[SUM, "/stats"]).stderr.decode()
+        self.assertRegex(stats, r"messages +2\ntimeline +\d+ of 2048 tokens")
 
     def test_unknown_commands_fail_the_pipe(self):
         result = chat("-q", lines=["/frobnicate now", SUM])
@@ -108,8 +110,8 @@ class Pipe(Case):
 
     def test_system_message(self):
         talk = self.talk(SUM, "/reset", SUM, arguments=["--sys", "You are terse."]).splitlines()
-        text = "<|im_start|>system\nYou are terse.<|im_end|>\n<|im_start|>user\n%s<|im_end|>\n<|im_start|>assistant\n" % SUM
-        self.assertEqual([line + "\n" for line in talk], [run("run", "-q", "--raw", text).stdout.decode()] * 2)
+        answer = run("run", "-q", "--sys", "You are terse.", SUM).stdout.decode()
+        self.assertEqual([line + "\n" for line in talk], [answer] * 2)
 
     def test_full(self):
         result = chat("-c", "40", lines=[SUM, CAPITAL, "/reset", SUM])

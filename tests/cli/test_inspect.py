@@ -195,9 +195,9 @@ class Inspect(Case):
         self.assertEqual((report["problem"]["status"], report["tokenizer"]["n_tokens"]), ("AFMOE_NOT_FOUND", 1600))
 
     def test_what_cannot_be_read(self):
-        for path, words in (("/nonexistent", ["/nonexistent"]), (__file__, [os.path.basename(__file__)]),
-                            (self.changed_model(lambda c: c[:5000]), ["changed.gguf"]), (self.folder(), ["config.json"])):
-            self.fails(run("inspect", path, model=False), 1, *words)
+        for path, word in (("/nonexistent", "/nonexistent"), (__file__, os.path.basename(__file__)),
+                           (self.changed_model(lambda c: c[:5000]), "changed.gguf"), (self.folder(), "config.json")):
+            self.fails(run("inspect", path, model=False), 1, word)
             report = inspect(path, code=1)
             self.assertEqual((report["can_run"], list(report)), (False, ["path", "can_run", "problem"]))
         result = inspect(self.changed_model(lambda c: c[:-1]), code=1)
