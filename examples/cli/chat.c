@@ -123,7 +123,7 @@ static void answer_last(struct chat *chat)
 {
     struct tokens tokens = {NULL, 0};
     struct buffer text = {0};
-    afmoe_cancel_clear(interrupt);
+    clear_interrupt();
     int code = tokenize_messages(&tokens, chat->model, chat->roles, (const char *const *)chat->contents,
                                  chat->n_messages);
     bool good = code == EXIT_OK && make_answer(chat, &tokens, &text) && buffer_append(&text, NULL, 0);
@@ -339,7 +339,7 @@ static enum input_status take_turn(struct chat *chat)
     const char *line;
     size_t n;
     struct buffer text = {0};
-    afmoe_cancel_clear(interrupt);
+    clear_interrupt();
     enum input_status status = input_line(chat->input, "> ", &line, &n);
     if (status != INPUT_LINE) return status;
     bool is_block = n >= FENCE_BYTES && memcmp(line, fence, FENCE_BYTES) == 0;

@@ -122,10 +122,14 @@ enum interrupts {
     INTERRUPT_ALWAYS
 };
 
-/* From watch to unwatch, Ctrl-C sets this and interrupts reading. Exit code. */
+/* From watch to unwatch, Ctrl-C sets this. Exit code. */
 extern afmoe_cancel *interrupt;
 int watch_interrupt(enum interrupts interrupts);
 void unwatch_interrupt(void);
+/* As if no Ctrl-C had come. */
+void clear_interrupt(void);
+/* Until standard input can be read; false: Ctrl-C came. */
+bool wait_for_input(void);
 
 /* ---- Lines of standard input: cli_input.c ---- */
 

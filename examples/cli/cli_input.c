@@ -33,7 +33,7 @@ struct input {
 
 static enum input_status end_of_input(void)
 {
-    if (errno == EINTR && interrupt && afmoe_cancel_is_set(interrupt)) {
+    if (afmoe_cancel_is_set(interrupt)) { /* amid a line */
         clearerr(stdin);
         return INPUT_INTERRUPTED;
     }
@@ -47,6 +47,7 @@ static enum input_status read_plain(struct input *input, const char **out, size_
     if (input->is_terminal) {
         fputs(input->prompt, stderr);
         fflush(stderr);
+        if (!wait_for_input()) return INPUT_INTERRUPTED; /* a terminal gives whole lines: stdin's buffer is empty */
     }
     errno = 0;
     ssize_t n = getline(&input->line, &input->capacity, stdin);
@@ -80,10 +81,10 @@ static int read_character(EditLine *edit, wchar_t *out)
     (void)edit;
     for (;;) {
         char byte;
+        if (!wait_for_input()) return -1;
         ssize_t n = read(STDIN_FILENO, &byte, 1);
-        if (n == 0) return 0;
-        if (n < 0 && errno == EINTR && !afmoe_cancel_is_set(interrupt)) continue;
-        if (n < 0) return -1;
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return (int)n;
         size_t used = mbrtowc(out, &byte, 1, &state);
         if (used == (size_t)-2) continue; /* more bytes follow */
         if (used == (size_t)-1) *out = 0xFFFD;
