@@ -1,6 +1,6 @@
-/* Lesson 4: a session remembers. `sync` makes the timeline equal to a list of tokens and computes only what differs from
- * what is there; `rewind` goes back to a position. So a conversation, a second try or a common beginning costs its new
- * tokens only, and the results are the same bits as if all were computed anew.
+/* Lesson 4: a session remembers. `sync` makes the timeline equal to a list of tokens and computes only what differs
+ * from what is there; `rewind` goes back to a position. So a conversation, a second try or a common beginning costs its
+ * new tokens only, and the results are the same bits as if all were computed anew.
  *
  *     04-sessions [MODEL] */
 #include <afmoe.h>

@@ -1,5 +1,5 @@
-// Lesson 7: from C++17. Each object becomes a unique_ptr with the library's own free, each failure an exception. Nothing
-// of C++ crosses the border: a callback may not throw through the library, so it keeps its exception for later.
+// Lesson 7: from C++17. Each object becomes a unique_ptr with the library's own free, each failure an exception.
+// Nothing of C++ crosses the border: a callback may not throw through the library, so it keeps its exception for later.
 //
 //     07-raii [MODEL [QUESTION]]
 #include <afmoe.h>

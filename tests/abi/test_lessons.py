@@ -86,6 +86,11 @@ class Lessons(Installed):
     def test_raii(self):
         self.assertEqual(self.lesson('07-raii.cpp'), PARIS + '\n')
 
+    def test_embeddings(self):
+        itself, near, far = (float(line.split()[0]) for line in self.lesson('08-embeddings.c').splitlines())
+        self.assertEqual(itself, 1)
+        self.assertTrue(1 > near > far > -1, (near, far))
+
     def test_all_are_tried(self):
         tried = re.findall(r"self\.lesson\('(.+?)'", open(__file__, encoding='utf-8').read())
         self.assertEqual(sorted(set(tried)), sorted(map(os.path.basename, glob.glob(path_of('0*')))))
