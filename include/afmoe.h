@@ -163,6 +163,10 @@ typedef struct afmoe_model_options {
                                    Default NULL */
     void *progress_data;
     const afmoe_cancel *cancel; /* looked at as often. Default NULL */
+    int32_t inspect_only;    /* 1: read the configuration, the list of tensors and the tokenizer, but use no weights:
+                                tensors may have any format, be missing or surplus; compute calls then answer STATE.
+                                Not together with tokenizer_only. Default 0 */
+    int32_t reserved_2;      /* 0 */
 } afmoe_model_options;
 
 AFMOE_API void afmoe_model_options_init(afmoe_model_options *options, uint32_t size);
@@ -209,6 +213,11 @@ enum { AFMOE_CONTAINER_SAFETENSORS = 1, AFMOE_CONTAINER_GGUF = 2, AFMOE_CONTAINE
 enum { AFMOE_LAYOUT_NONE = 0, AFMOE_LAYOUT_HUB = 1, AFMOE_LAYOUT_STACKED = 2, AFMOE_LAYOUT_PRIME_RL = 3,
        AFMOE_LAYOUT_GGUF = 4 };
 
+enum { AFMOE_SCORE_SIGMOID = 1, AFMOE_SCORE_SOFTMAX = 2 };
+enum { AFMOE_ROPE_DEFAULT = 1, AFMOE_ROPE_LINEAR = 2, AFMOE_ROPE_DYNAMIC = 3, AFMOE_ROPE_LLAMA3 = 4,
+       AFMOE_ROPE_YARN = 5 };
+
+/** What concerns layers is 0 with tokenizer_only. */
 typedef struct afmoe_model_info {
     uint32_t size;
     int32_t container;             /* AFMOE_CONTAINER_* */
@@ -234,13 +243,59 @@ typedef struct afmoe_model_info {
     uint64_t n_tokens;             /* tokens the tokenizer has; 0 without one */
     uint64_t hidden_size;
     uint64_t max_positions;        /* longest timeline the model was made for */
-    uint64_t n_parameters;         /* elements of all tensors used */
-    uint64_t weight_bytes;         /* bytes of all tensors used */
+    uint64_t n_parameters;         /* elements of all tensors used; with inspect_only: of all */
+    uint64_t weight_bytes;         /* bytes of all tensors used; with inspect_only: of all */
+    uint64_t intermediate_size;    /* width of the feed-forward half of dense layers */
+    uint64_t moe_intermediate_size; /* of one expert */
+    uint32_t n_groups;             /* experts are chosen in two steps when more than 1: groups, then experts in them */
+    uint32_t n_groups_chosen;
+    int32_t score_function;        /* AFMOE_SCORE_*: of the router */
+    int32_t route_norm;            /* 1: the weights of the chosen experts are made to sum to 1 */
+    float route_scale;             /* factor on them */
+    float rms_norm_eps;
+    int32_t mup_enabled;           /* 1: embeddings are scaled by the root of hidden_size */
+    int32_t tied_embeddings;       /* 1: the output uses the embedding's weights */
+    int32_t attention_bias;
+    int32_t rope_kind;             /* AFMOE_ROPE_*; only sliding layers rotate */
+    float rope_theta;
+    float rope_factor;             /* 1 for DEFAULT */
+    uint64_t rope_original_positions; /* LLAMA3 and YARN: what the model was trained for first; else 0 */
 } afmoe_model_info;
 
 AFMOE_API void afmoe_model_info_init(afmoe_model_info *info, uint32_t size);
 /** What the checkpoint is: read at open, never changes. */
 AFMOE_API afmoe_status afmoe_model_get_info(const afmoe_model *model, afmoe_model_info *info, afmoe_error *error);
+
+/** 1 where the layer sees all positions, 0 where it slides. INVALID for a layer the model does not have. */
+AFMOE_API afmoe_status afmoe_model_layer_is_full(const afmoe_model *model, uint32_t layer, int32_t *out,
+                                                 afmoe_error *error);
+
+/** One tensor of the files. Names live as long as the model. */
+typedef struct afmoe_tensor_info {
+    uint32_t size;
+    uint32_t n_dims;       /* 0..8 */
+    uint64_t shape[8];     /* slowest first: rows before columns, whatever the file's own order; the rest 0 */
+    const char *name;
+    const char *format;    /* as the file spells it: "Q8_0", "BF16" */
+    const char *file;      /* without folders */
+    uint64_t file_offset;  /* of the first byte */
+    uint64_t n_bytes;
+    uint64_t n_elements;
+    int32_t is_supported;  /* 1: this version computes with the format, in a matrix at least */
+    int32_t is_used;       /* 1: part of the model, 0: surplus, -1: not known (inspect_only) */
+} afmoe_tensor_info;
+
+AFMOE_API void afmoe_tensor_info_init(afmoe_tensor_info *info, uint32_t size);
+/** How many tensors the files have; 0 with tokenizer_only and for NULL. */
+AFMOE_API uint64_t afmoe_model_n_tensors(const afmoe_model *model);
+/** The tensors by name, rising in bytes: 0 <= index < afmoe_model_n_tensors. */
+AFMOE_API afmoe_status afmoe_model_get_tensor(const afmoe_model *model, uint64_t index, afmoe_tensor_info *info,
+                                              afmoe_error *error);
+
+/** The chat template the checkpoint brings (Jinja), for the caller to read: the library does not run it. Borrowed, not
+ *  NUL-terminated, lives as long as the model; bytes as they are in the file. NOT_FOUND when there is none. */
+AFMOE_API afmoe_status afmoe_model_chat_template(const afmoe_model *model, const char **out_text, uint64_t *out_n,
+                                                 afmoe_error *error);
 
 /** The model's stop set: the eos ids of generation_config.json; without them the file's eos and, where the vocabulary
  *  has them, <|im_end|> and <|end_of_text|>. */
@@ -440,7 +495,7 @@ AFMOE_API void afmoe_memory_init(afmoe_memory *memory, uint32_t size);
  *  and tokenizer, no weights; nothing stays open. Options as for the calls meant (NULL: the defaults).
  *
  *  Failures as in afmoe_model_open and afmoe_context_create. CONTEXT_FULL: max_tokens or max_page_bytes do not allow
- *  that much. STATE: tokenizer_only. */
+ *  that much. STATE: tokenizer_only or inspect_only. */
 AFMOE_API afmoe_status afmoe_estimate(const char *path, const afmoe_model_options *model_options,
                                       const afmoe_context_options *context_options, uint64_t n_sessions,
                                       uint64_t n_tokens, afmoe_memory *out, afmoe_error *error);

@@ -14,7 +14,7 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 /* ---- Options: one table for all commands, cli_options.c ---- */
 
-enum command { COMMAND_RUN = 1, COMMAND_TOKENIZE = 2, COMMAND_EVAL = 4 };
+enum command { COMMAND_RUN = 1, COMMAND_TOKENIZE = 2, COMMAND_EVAL = 4, COMMAND_CHAT = 8, COMMAND_INSPECT = 16 };
 
 enum { MAX_STOPS = 64 };
 
@@ -28,7 +28,7 @@ struct settings {
     uint64_t seed, top_k;                /* UINT64_MAX: not given */
     bool seed_given;
     float temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty; /* NaN: not given */
-    bool raw, ignore_eos, quiet, verbose, jsonl, json, help;
+    bool raw, ignore_eos, quiet, verbose, jsonl, json, tensors, help;
     char **arguments; /* what is left of the command line */
     int n_arguments;
 };
@@ -37,6 +37,10 @@ struct settings {
 int settings_parse(struct settings *settings, enum command command, int argc, char **argv);
 void help_print(enum command command);
 
+/* A whole text as a number; false when it is none. */
+bool parse_number(const char *text, uint64_t *out);
+bool parse_real(const char *text, float *out);
+
 /* ---- Input, output, messages: cli_io.c ---- */
 
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -44,9 +48,12 @@ void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int complain_error(const afmoe_error *error);
 
 struct buffer {
-    char *bytes; /* free() it */
-    size_t n;
+    char *bytes; /* free() it; a zero follows the last, once something was appended */
+    size_t n, capacity;
 };
+
+/* False after a message. `bytes` NULL appends nothing. */
+bool buffer_append(struct buffer *buffer, const char *bytes, size_t n);
 
 /* All of a file; `path` NULL or "-": standard input. False after a message. */
 bool read_all(struct buffer *out, const char *path);
@@ -61,6 +68,10 @@ void hide_progress(void);
 
 /* ---- Models and contexts: cli_model.c ---- */
 
+/* Where the model is: -m, $AFMOE_MODEL, the demo model; NULL after a message. The buffer may be used for it. */
+const char *find_model(const struct settings *settings, char *buffer, size_t capacity);
+/* afmoe_model_options whose warnings are told as the settings want. */
+void model_options(const struct settings *settings, afmoe_model_options *out);
 /* Find and open the model; an exit code. */
 int open_model(afmoe_model **out, const struct settings *settings, bool tokenizer_only);
 /* settings -> context options; false after a message about a word not known. */
@@ -72,11 +83,72 @@ struct tokens {
     uint64_t n;
 };
 int tokenize_text(struct tokens *out, const afmoe_model *model, const char *text, size_t n_bytes);
+/* Messages with the beginning of an answer behind them. */
+int tokenize_messages(struct tokens *out, const afmoe_model *model, const char *const *roles,
+                      const char *const *contents, uint64_t n_messages);
+/* Has the vocabulary what ChatML is made of? */
+bool has_template(const afmoe_model *model);
+
+/* ---- Answers, for run and chat: cli_answer.c ---- */
+
+/* What the checkpoint recommends, and over it what the command line says; an exit code. */
+int sampler_options(afmoe_sampler_options *out, const afmoe_model *model, const struct settings *settings);
+int make_sampler(afmoe_sampler **out, afmoe_model *model, const struct settings *settings,
+                 const afmoe_sampler_options *options);
+int make_session(afmoe_context **out_context, afmoe_session **out_session, afmoe_model *model,
+                 const afmoe_context_options *options);
+
+/* Options for reading a prompt of n tokens: Ctrl-C, and a bar where it takes long. */
+void reading_options(afmoe_append_options *out, const struct settings *settings, uint64_t n_tokens);
+
+/* An answer on its way to standard output. */
+struct answer {
+    struct buffer *text; /* NULL, or where it is kept too, without bytes of zero */
+    bool wrote, wrote_newline, failed;
+};
+/* Say what the settings say, write pieces by `answer`, stop at Ctrl-C. */
+void answer_options(afmoe_generate_options *out, const struct settings *settings, struct answer *answer);
+/* End its last line; false after a message. */
+bool end_answer(struct answer *answer);
+
+/* Tokens a second. */
+double rate(uint64_t n_tokens, uint64_t ns);
+
+/* ---- Ctrl-C: cli_interrupt.c ---- */
+
+enum interrupts {
+    INTERRUPT_NEVER, /* Ctrl-C ends the program as ever */
+    INTERRUPT_ONCE, /* the second Ctrl-C has the default action again: it ends the program */
+    INTERRUPT_ALWAYS
+};
+
+/* From watch to unwatch, Ctrl-C sets this. Exit code. */
+extern afmoe_cancel *interrupt;
+int watch_interrupt(enum interrupts interrupts);
+void unwatch_interrupt(void);
+/* As if no Ctrl-C had come. */
+void clear_interrupt(void);
+/* Until standard input can be read; false: Ctrl-C came. */
+bool wait_for_input(void);
+
+/* ---- Lines of standard input: cli_input.c ---- */
+
+struct input; /* history is kept in memory only */
+
+enum input_status { INPUT_LINE, INPUT_END, INPUT_INTERRUPTED, INPUT_FAILED /* after a message */ };
+
+/* NULL after a message. With `is_terminal` lines are prompted for and, where libedit is there, edited. */
+struct input *input_open(bool is_terminal);
+/* *out: without its end, borrowed until the next call. */
+enum input_status input_line(struct input *input, const char *prompt, const char **out, size_t *out_n);
+void input_close(struct input *input);
 
 /* ---- The commands; each returns the exit code ---- */
 
 int command_run(const struct settings *settings);
 int command_tokenize(const struct settings *settings);
 int command_eval(const struct settings *settings);
+int command_chat(const struct settings *settings);
+int command_inspect(const struct settings *settings);
 
 #endif

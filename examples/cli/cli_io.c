@@ -29,12 +29,27 @@ int complain_error(const afmoe_error *error)
     return error->code == AFMOE_INVALID ? EXIT_USAGE : EXIT_FAILED;
 }
 
-static bool grow(struct buffer *buffer, size_t *capacity)
+static bool grow(struct buffer *buffer)
 {
-    *capacity = *capacity ? 2 * *capacity : 65536;
-    char *bytes = realloc(buffer->bytes, *capacity);
-    if (bytes) buffer->bytes = bytes;
-    return bytes != NULL;
+    size_t capacity = buffer->capacity ? 2 * buffer->capacity : 65536;
+    char *bytes = realloc(buffer->bytes, capacity);
+    if (!bytes) return false;
+    buffer->bytes = bytes;
+    buffer->capacity = capacity;
+    return true;
+}
+
+bool buffer_append(struct buffer *buffer, const char *bytes, size_t n)
+{
+    while (n >= buffer->capacity - buffer->n)
+        if (!grow(buffer)) {
+            complain("out of memory");
+            return false;
+        }
+    if (n) memcpy(buffer->bytes + buffer->n, bytes, n);
+    buffer->n += n;
+    buffer->bytes[buffer->n] = '\0';
+    return true;
 }
 
 bool read_all(struct buffer *out, const char *path)
@@ -42,16 +57,15 @@ bool read_all(struct buffer *out, const char *path)
     bool standard = !path || strcmp(path, "-") == 0;
     FILE *file = standard ? stdin : fopen(path, "rb");
     const char *name = standard ? "standard input" : path;
-    *out = (struct buffer){NULL, 0};
+    *out = (struct buffer){0};
     if (!file) {
         complain("%s: %s", name, strerror(errno));
         return false;
     }
-    size_t capacity = 0;
     bool whole = false;
-    while (grow(out, &capacity)) {
-        out->n += fread(out->bytes + out->n, 1, capacity - out->n, file);
-        whole = out->n < capacity;
+    while (grow(out)) {
+        out->n += fread(out->bytes + out->n, 1, out->capacity - out->n, file);
+        whole = out->n < out->capacity;
         if (whole) break;
     }
     if (!whole)

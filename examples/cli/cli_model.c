@@ -29,7 +29,7 @@ static bool beside_program(char *out, size_t capacity)
            access(out, R_OK) == 0;
 }
 
-static const char *find_model(const struct settings *settings, char *buffer, size_t capacity)
+static const char *search_model(const struct settings *settings, char *buffer, size_t capacity)
 {
     if (settings->model) return settings->model;
     const char *from_environment = getenv("AFMOE_MODEL");
@@ -38,6 +38,20 @@ static const char *find_model(const struct settings *settings, char *buffer, siz
         access(buffer, R_OK) == 0)
         return buffer;
     return beside_program(buffer, capacity) ? buffer : NULL;
+}
+
+const char *find_model(const struct settings *settings, char *buffer, size_t capacity)
+{
+    const char *path = search_model(settings, buffer, capacity);
+    if (!path) complain("no model: give one with -m PATH or in AFMOE_MODEL (the demo model is not installed)");
+    return path;
+}
+
+void model_options(const struct settings *settings, afmoe_model_options *out)
+{
+    afmoe_model_options_init(out, sizeof *out);
+    out->log = log_line;
+    out->log_data = (void *)settings;
 }
 
 static void describe(const afmoe_model *model, const char *path)
@@ -55,17 +69,12 @@ int open_model(afmoe_model **out, const struct settings *settings, bool tokenize
 {
     char buffer[PATH_MAX];
     const char *path = find_model(settings, buffer, sizeof buffer);
-    if (!path) {
-        complain("no model: give one with -m PATH or in AFMOE_MODEL (the demo model is not installed)");
-        return EXIT_USAGE;
-    }
+    if (!path) return EXIT_USAGE;
     afmoe_model_options options;
     afmoe_error error;
-    afmoe_model_options_init(&options, sizeof options);
+    model_options(settings, &options);
     afmoe_error_init(&error, sizeof error);
     options.tokenizer_only = tokenizer_only;
-    options.log = log_line;
-    options.log_data = (void *)settings;
     if (afmoe_model_open(out, path, &options, &error) != AFMOE_OK) return complain_error(&error);
     if (settings->verbose) describe(*out, path);
     return EXIT_OK;
@@ -109,6 +118,22 @@ bool context_options(const struct settings *settings, afmoe_context_options *out
     return true;
 }
 
+static bool allocate_tokens(struct tokens *out)
+{
+    out->ids = malloc(out->n * sizeof *out->ids);
+    if (!out->ids) complain("out of memory: %llu tokens", (unsigned long long)out->n);
+    return out->ids != NULL;
+}
+
+/* OK keeps the tokens. */
+static int finish_tokens(struct tokens *out, afmoe_status status, const afmoe_error *error)
+{
+    if (status == AFMOE_OK) return EXIT_OK;
+    free(out->ids);
+    out->ids = NULL;
+    return complain_error(error);
+}
+
 int tokenize_text(struct tokens *out, const afmoe_model *model, const char *text, size_t n_bytes)
 {
     afmoe_error error;
@@ -116,14 +141,30 @@ int tokenize_text(struct tokens *out, const afmoe_model *model, const char *text
     *out = (struct tokens){NULL, 0};
     afmoe_status status = afmoe_tokenize(model, text, n_bytes, NULL, NULL, 0, &out->n, &error);
     if (status == AFMOE_CAPACITY) {
-        out->ids = malloc(out->n * sizeof *out->ids);
-        if (!out->ids) {
-            complain("out of memory: %llu tokens", (unsigned long long)out->n);
-            return EXIT_FAILED;
-        }
+        if (!allocate_tokens(out)) return EXIT_FAILED;
         status = afmoe_tokenize(model, text, n_bytes, NULL, out->ids, out->n, &out->n, &error);
     }
-    if (status == AFMOE_OK) return EXIT_OK;
-    free(out->ids);
-    return complain_error(&error);
+    return finish_tokens(out, status, &error);
+}
+
+int tokenize_messages(struct tokens *out, const afmoe_model *model, const char *const *roles,
+                      const char *const *contents, uint64_t n_messages)
+{
+    afmoe_error error;
+    afmoe_error_init(&error, sizeof error);
+    *out = (struct tokens){NULL, 0};
+    afmoe_status status = afmoe_chat_tokenize(model, roles, contents, n_messages, NULL, NULL, 0, &out->n, &error);
+    if (status == AFMOE_CAPACITY) {
+        if (!allocate_tokens(out)) return EXIT_FAILED;
+        status = afmoe_chat_tokenize(model, roles, contents, n_messages, NULL, out->ids, out->n, &out->n, &error);
+    }
+    return finish_tokens(out, status, &error);
+}
+
+bool has_template(const afmoe_model *model)
+{
+    static const char start[] = "<|im_start|>", end[] = "<|im_end|>";
+    afmoe_token token;
+    return afmoe_token_find(model, start, sizeof start - 1, &token, NULL) == AFMOE_OK &&
+           afmoe_token_find(model, end, sizeof end - 1, &token, NULL) == AFMOE_OK;
 }

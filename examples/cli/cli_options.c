@@ -22,31 +22,41 @@ struct row {
 };
 
 #define AT(field) offsetof(struct settings, field)
-enum { RUN = COMMAND_RUN, TOKENIZE = COMMAND_TOKENIZE, EVAL = COMMAND_EVAL, ALL = RUN | TOKENIZE | EVAL };
+enum {
+    RUN = COMMAND_RUN,
+    TOKENIZE = COMMAND_TOKENIZE,
+    EVAL = COMMAND_EVAL,
+    CHAT = COMMAND_CHAT,
+    INSPECT = COMMAND_INSPECT,
+    ANSWER = RUN | CHAT,
+    COMPUTE = ANSWER | EVAL,
+    ALL = COMPUTE | TOKENIZE | INSPECT
+};
 
 static const struct row rows[] = {
     {ALL, 'm', "model", WORD, AT(model), "PATH", "GGUF file or folder; else $AFMOE_MODEL, else the demo model"},
     {RUN, 'p', "prompt", WORD, AT(prompt), "TEXT", "the prompt; else the arguments, else standard input"},
-    {RUN, 0, "sys", WORD, AT(system), "TEXT", "system message (-sys works too)"},
+    {ANSWER, 0, "sys", WORD, AT(system), "TEXT", "system message (-sys works too)"},
     {RUN, 0, "raw", FLAG, AT(raw), NULL, "continue the text as it is, without the ChatML template"},
-    {RUN, 'n', "predict", COUNT, AT(n_predict), "N", "most tokens to generate; default: until something stops"},
-    {RUN, 'r', "stop", STOP, 0, "TEXT", "stop before this text; up to 64 times"},
-    {RUN, 0, "ignore-eos", FLAG, AT(ignore_eos), NULL, "do not stop where the model ends its turn"},
-    {RUN, 's', "seed", SEED, AT(seed), "N", "of the draws; default 0"},
-    {RUN, 0, "temp", REAL, AT(temperature), "X", "temperature, 0..100; 0: the most likely token"},
-    {RUN, 0, "top-k", COUNT, AT(top_k), "K", "keep the K most likely tokens, 1..2^32"},
-    {RUN, 0, "top-p", REAL, AT(top_p), "P", "keep the most likely tokens up to this probability, 0..1"},
-    {RUN, 0, "min-p", REAL, AT(min_p), "P", "drop tokens below P times the best, 0..1"},
-    {RUN, 0, "repeat-penalty", REAL, AT(repeat_penalty), "X", "for tokens of prompt and answer, 0.01..100; 1: off"},
-    {RUN, 0, "presence-penalty", REAL, AT(presence_penalty), "X", "for tokens generated already, -100..100"},
-    {RUN, 0, "frequency-penalty", REAL, AT(frequency_penalty), "X", "for every time they were, -100..100"},
-    {RUN, 'c', "ctx-size", COUNT, AT(context), "N", "longest prompt and answer in tokens; default 4096"},
+    {ANSWER, 'n', "predict", COUNT, AT(n_predict), "N", "most tokens to generate; default: until something stops"},
+    {ANSWER, 'r', "stop", STOP, 0, "TEXT", "stop before this text; up to 64 times"},
+    {ANSWER, 0, "ignore-eos", FLAG, AT(ignore_eos), NULL, "do not stop where the model ends its turn"},
+    {ANSWER, 's', "seed", SEED, AT(seed), "N", "of the draws; default 0"},
+    {ANSWER, 0, "temp", REAL, AT(temperature), "X", "temperature, 0..100; 0: the most likely token"},
+    {ANSWER, 0, "top-k", COUNT, AT(top_k), "K", "keep the K most likely tokens, 1..2^32"},
+    {ANSWER, 0, "top-p", REAL, AT(top_p), "P", "keep the most likely tokens up to this probability, 0..1"},
+    {ANSWER, 0, "min-p", REAL, AT(min_p), "P", "drop tokens below P times the best, 0..1"},
+    {ANSWER, 0, "repeat-penalty", REAL, AT(repeat_penalty), "X", "for tokens of prompt and answer, 0.01..100; 1: off"},
+    {ANSWER, 0, "presence-penalty", REAL, AT(presence_penalty), "X", "for tokens generated already, -100..100"},
+    {ANSWER, 0, "frequency-penalty", REAL, AT(frequency_penalty), "X", "for every time they were, -100..100"},
+    {ANSWER, 'c', "ctx-size", COUNT, AT(context), "N", "longest timeline in tokens; default 4096"},
     {EVAL, 'w', "window", COUNT, AT(window), "N", "tokens of one window; default 256"},
-    {RUN | EVAL, 't', "threads", COUNT, AT(threads), "N", "1..256; default: one for each usable core"},
-    {RUN | EVAL, 0, "cells", WORD, AT(cells), "TYPE", "keys and values as f32 (default), f16 or bf16"},
-    {RUN | EVAL, 0, "cpu", WORD, AT(cpu), "LEVEL", "highest CPU level used, e.g. c, avx2; default: what there is"},
+    {COMPUTE, 't', "threads", COUNT, AT(threads), "N", "1..256; default: one for each usable core"},
+    {COMPUTE, 0, "cells", WORD, AT(cells), "TYPE", "keys and values as f32 (default), f16 or bf16"},
+    {COMPUTE, 0, "cpu", WORD, AT(cpu), "LEVEL", "highest CPU level used, e.g. c, avx2; default: what there is"},
     {TOKENIZE, 0, "jsonl", FLAG, AT(jsonl), NULL, "lines {\"text\": ..} in, {\"ids\": [..], \"decoded\": ..} out"},
-    {EVAL, 0, "json", FLAG, AT(json), NULL, "print one JSON object"},
+    {INSPECT, 0, "tensors", FLAG, AT(tensors), NULL, "list every tensor"},
+    {EVAL | INSPECT, 0, "json", FLAG, AT(json), NULL, "print one JSON object"},
     {ALL, 'q', "quiet", FLAG, AT(quiet), NULL, "no notices, bars or speeds"},
     {ALL, 'v', "verbose", FLAG, AT(verbose), NULL, "say more"},
     {ALL, 'h', "help", FLAG, AT(help), NULL, "print this"},
@@ -63,6 +73,12 @@ static const struct {
      "The model may also be a tokenizer.json. Special tokens are recognised, nothing is added."},
     {COMMAND_EVAL, "eval", "FILE", "Measure the perplexity of a text.\n"
      "Windows do not overlap, their first token is not scored, a remainder is dropped."},
+    {COMMAND_CHAT, "chat", "",
+     "Talk, each answer knowing what was said. A line is a message; /help lists commands.\n"
+     "Ctrl-C stops the answer only and keeps what was said. Lines may also come through a pipe."},
+    {COMMAND_INSPECT, "inspect", "[FILE_OR_FOLDER]",
+     "Tell what a checkpoint holds, and whether this version can run it.\n"
+     "Where it cannot, the exit code is 1 and the reason is told; what can be read is printed all the same."},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -99,7 +115,7 @@ static void set_defaults(struct settings *s, enum command command)
     s->repeat_penalty = s->presence_penalty = s->frequency_penalty = NAN;
 }
 
-static bool parse_number(const char *text, uint64_t *out)
+bool parse_number(const char *text, uint64_t *out)
 {
     char *end;
     if (text[0] < '0' || text[0] > '9') return false; /* strtoull would take a sign and spaces */
@@ -110,7 +126,7 @@ static bool parse_number(const char *text, uint64_t *out)
     return true;
 }
 
-static bool parse_real(const char *text, float *out)
+bool parse_real(const char *text, float *out)
 {
     char *end;
     *out = strtof(text, &end);

@@ -13,6 +13,8 @@ static const struct {
     const char *what;
 } commands[] = {
     {"run", COMMAND_RUN, command_run, "answer a prompt"},
+    {"chat", COMMAND_CHAT, command_chat, "talk, each answer knowing what was said before"},
+    {"inspect", COMMAND_INSPECT, command_inspect, "tell what a checkpoint holds and whether it can be run"},
     {"tokenize", COMMAND_TOKENIZE, command_tokenize, "print the token ids of a text"},
     {"eval", COMMAND_EVAL, command_eval, "measure the perplexity of a text"},
 };

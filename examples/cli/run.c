@@ -2,14 +2,10 @@
 #include "cli.h"
 
 #include <inttypes.h>
-#include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { BAR_FROM_TOKENS = 64 };
 
 struct run {
     const struct settings *settings;
@@ -19,53 +15,15 @@ struct run {
     afmoe_sampler *sampler;
     struct buffer prompt;
     struct tokens tokens;
-    bool wrote, wrote_newline, write_failed;
 };
-
-/* ---- Ctrl-C: the first stops the answer, a second one has the default action again (SA_RESETHAND) ---- */
-
-static afmoe_cancel *interrupt;
-
-static void on_interrupt(int signal_number)
-{
-    (void)signal_number;
-    afmoe_cancel_set(interrupt);
-}
-
-static int watch_interrupt(afmoe_error *error)
-{
-    if (afmoe_cancel_create(&interrupt, error) != AFMOE_OK) return complain_error(error);
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    return EXIT_OK;
-}
-
-static void unwatch_interrupt(void)
-{
-    struct sigaction action = {.sa_handler = SIG_DFL};
-    sigemptyset(&action.sa_mask);
-    if (interrupt) sigaction(SIGINT, &action, NULL);
-    afmoe_cancel_free(interrupt);
-    interrupt = NULL;
-}
 
 /* ---- The prompt ---- */
 
 static bool join_arguments(struct buffer *out, const struct settings *settings)
 {
-    size_t n = 0;
-    for (int i = 0; i < settings->n_arguments; i++) n += strlen(settings->arguments[i]) + 1;
-    *out = (struct buffer){calloc(n + 1, 1), 0};
-    if (!out->bytes) {
-        complain("out of memory");
-        return false;
-    }
     for (int i = 0; i < settings->n_arguments; i++) {
-        if (i) out->bytes[out->n++] = ' ';
-        size_t length = strlen(settings->arguments[i]);
-        memcpy(out->bytes + out->n, settings->arguments[i], length);
-        out->n += length;
+        const char *word = settings->arguments[i];
+        if ((i && !buffer_append(out, " ", 1)) || !buffer_append(out, word, strlen(word))) return false;
     }
     return true;
 }
@@ -89,9 +47,7 @@ static int get_prompt(struct run *run)
         return EXIT_USAGE;
     }
     if (s->prompt) {
-        run->prompt = (struct buffer){strdup(s->prompt), strlen(s->prompt)};
-        good = run->prompt.bytes != NULL;
-        if (!good) complain("out of memory");
+        good = buffer_append(&run->prompt, s->prompt, strlen(s->prompt));
     } else if (s->n_arguments) {
         good = join_arguments(&run->prompt, s);
     } else {
@@ -103,49 +59,24 @@ static int get_prompt(struct run *run)
     return EXIT_USAGE;
 }
 
-static bool has_template(const afmoe_model *model)
-{
-    static const char start[] = "<|im_start|>", end[] = "<|im_end|>";
-    afmoe_token token;
-    return afmoe_token_find(model, start, sizeof start - 1, &token, NULL) == AFMOE_OK &&
-           afmoe_token_find(model, end, sizeof end - 1, &token, NULL) == AFMOE_OK;
-}
-
 static int tokenize_chat(struct run *run)
 {
     const struct settings *s = run->settings;
     const char *const roles[2] = {"system", "user"};
     const char *const contents[2] = {s->system, run->prompt.bytes};
     uint64_t first = s->system ? 0 : 1, n_messages = 2 - first;
-    struct tokens *out = &run->tokens;
     if (memchr(run->prompt.bytes, '\0', run->prompt.n)) {
         complain("the prompt has a byte of zero; only --raw takes that");
         return EXIT_FAILED;
     }
-    afmoe_error error;
-    afmoe_error_init(&error, sizeof error);
-    afmoe_status status =
-        afmoe_chat_tokenize(run->model, roles + first, contents + first, n_messages, NULL, NULL, 0, &out->n, &error);
-    if (status == AFMOE_CAPACITY) {
-        out->ids = malloc(out->n * sizeof *out->ids);
-        if (!out->ids) {
-            complain("out of memory: %" PRIu64 " tokens", out->n);
-            return EXIT_FAILED;
-        }
-        status = afmoe_chat_tokenize(run->model, roles + first, contents + first, n_messages, NULL, out->ids, out->n,
-                                     &out->n, &error);
-    }
-    return status == AFMOE_OK ? EXIT_OK : complain_error(&error);
+    return tokenize_messages(&run->tokens, run->model, roles + first, contents + first, n_messages);
 }
 
 /* The text as it is, special tokens recognised, behind the token the file asks for. */
 static int tokenize_raw(struct run *run)
 {
     int code = tokenize_text(&run->tokens, run->model, run->prompt.bytes, run->prompt.n);
-    if (code != EXIT_OK) {
-        run->tokens.ids = NULL;
-        return code;
-    }
+    if (code != EXIT_OK) return code;
     afmoe_model_info info;
     afmoe_model_info_init(&info, sizeof info);
     afmoe_model_get_info(run->model, &info, NULL);
@@ -182,53 +113,24 @@ static int tokenize_prompt(struct run *run)
 
 /* ---- Objects ---- */
 
-static void override(float *value, float given)
-{
-    if (!isnan(given)) *value = given;
-}
-
-static int make_sampler(struct run *run, afmoe_error *error)
+static int make_objects(struct run *run)
 {
     const struct settings *s = run->settings;
-    afmoe_sampler_options options;
-    afmoe_sampler_options_init(&options, sizeof options);
-    if (afmoe_model_sampler_options(run->model, &options, error) != AFMOE_OK) return complain_error(error);
-    override(&options.temperature, s->temperature);
-    override(&options.top_p, s->top_p);
-    override(&options.min_p, s->min_p);
-    override(&options.repetition_penalty, s->repeat_penalty);
-    override(&options.presence_penalty, s->presence_penalty);
-    override(&options.frequency_penalty, s->frequency_penalty);
-    if (s->top_k != UINT64_MAX) options.top_k = s->top_k;
-    if (s->seed_given) options.seed = s->seed;
-    if (afmoe_sampler_create(&run->sampler, run->model, &options, error) != AFMOE_OK) return complain_error(error);
-    if (s->verbose)
-        complain("temperature %g, top_k %" PRIu64 ", top_p %g, min_p %g, seed %" PRIu64, (double)options.temperature,
-                 options.top_k, (double)options.top_p, (double)options.min_p, options.seed);
-    return EXIT_OK;
-}
-
-static int make_session(struct run *run, afmoe_error *error)
-{
-    afmoe_context_options options;
-    if (!context_options(run->settings, &options)) return EXIT_USAGE;
-    if (afmoe_context_create(&run->context, run->model, &options, error) != AFMOE_OK) return complain_error(error);
-    if (afmoe_session_create(&run->session, run->context, error) != AFMOE_OK) return complain_error(error);
-    return EXIT_OK;
+    afmoe_sampler_options sampling;
+    afmoe_context_options computing;
+    int code = sampler_options(&sampling, run->model, s);
+    if (code == EXIT_OK) code = make_sampler(&run->sampler, run->model, s, &sampling);
+    if (code != EXIT_OK) return code;
+    if (!context_options(s, &computing)) return EXIT_USAGE;
+    return make_session(&run->context, &run->session, run->model, &computing);
 }
 
 /* ---- The answer ---- */
 
 static int read_prompt(struct run *run, afmoe_error *error)
 {
-    static char label[] = "reading the prompt";
     afmoe_append_options options;
-    afmoe_append_options_init(&options, sizeof options);
-    options.cancel = interrupt;
-    if (!run->settings->quiet && run->tokens.n >= BAR_FROM_TOKENS) {
-        options.progress = show_progress;
-        options.progress_data = label;
-    }
+    reading_options(&options, run->settings, run->tokens.n);
     afmoe_status status = afmoe_session_append(run->session, run->tokens.ids, run->tokens.n, &options, NULL, error);
     hide_progress();
     if (status == AFMOE_OK || status == AFMOE_CANCELLED) return EXIT_OK;
@@ -237,40 +139,19 @@ static int read_prompt(struct run *run, afmoe_error *error)
     return EXIT_FAILED;
 }
 
-static int32_t on_piece(void *user_data, const afmoe_piece *piece)
-{
-    struct run *run = user_data;
-    if (piece->text_bytes == 0) return 0;
-    run->wrote = true;
-    run->wrote_newline = piece->text[piece->text_bytes - 1] == '\n';
-    run->write_failed = !write_out(piece->text, piece->text_bytes) || !flush_out();
-    return run->write_failed;
-}
-
 static int answer(struct run *run, afmoe_error *error)
 {
     const struct settings *s = run->settings;
+    struct answer answer = {0};
     afmoe_generate_options options;
-    afmoe_generate_options_init(&options, sizeof options);
-    options.ignore_eos = s->ignore_eos;
-    options.max_tokens = s->n_predict;
-    options.stop_strings = s->stops;
-    options.n_stop_strings = s->n_stops;
-    options.on_piece = on_piece;
-    options.on_piece_data = run;
-    options.cancel = interrupt;
+    answer_options(&options, s, &answer);
     afmoe_status status = afmoe_generate(run->session, run->sampler, &options, NULL, error);
-    if (run->write_failed) return EXIT_FAILED;
+    if (answer.failed) return EXIT_FAILED;
     bool good = status >= 0 || status == AFMOE_CANCELLED || status == AFMOE_CONTEXT_FULL;
-    if ((good || run->wrote) && !run->wrote_newline && (!write_out("\n", 1) || !flush_out())) return EXIT_FAILED;
+    if ((good || answer.wrote) && !end_answer(&answer)) return EXIT_FAILED;
     if (!good) return complain_error(error);
     if (status == AFMOE_CONTEXT_FULL && !s->quiet) complain("the answer was cut: %s (-c allows more)", error->message);
     return EXIT_OK;
-}
-
-static double rate(uint64_t n, uint64_t ns)
-{
-    return ns ? (double)n * 1e9 / (double)ns : 0.0;
 }
 
 static void tell_speeds(const struct run *run)
@@ -288,11 +169,10 @@ static int run_all(struct run *run)
     afmoe_error error;
     afmoe_error_init(&error, sizeof error);
     int code = open_model(&run->model, run->settings, false);
-    if (code == EXIT_OK) code = make_sampler(run, &error);
-    if (code == EXIT_OK) code = make_session(run, &error);
+    if (code == EXIT_OK) code = make_objects(run);
     if (code == EXIT_OK) code = get_prompt(run);
     if (code == EXIT_OK) code = tokenize_prompt(run);
-    if (code == EXIT_OK) code = watch_interrupt(&error);
+    if (code == EXIT_OK) code = watch_interrupt(INTERRUPT_ONCE);
     if (code == EXIT_OK) code = read_prompt(run, &error);
     if (code == EXIT_OK && !afmoe_cancel_is_set(interrupt)) code = answer(run, &error);
     if (code == EXIT_OK) tell_speeds(run);

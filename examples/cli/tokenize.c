@@ -20,7 +20,7 @@ static bool print_ids(const struct tokens *tokens)
 
 static int tokenize_plain(const struct settings *settings, const afmoe_model *model)
 {
-    struct buffer text = {NULL, 0};
+    struct buffer text = {0};
     const char *bytes;
     if (settings->n_arguments) {
         bytes = settings->arguments[0];
@@ -42,8 +42,7 @@ static int tokenize_plain(const struct settings *settings, const afmoe_model *mo
 /* The text of the tokens, special ones too, through the stream decoder: always valid UTF-8. NULL after a message. */
 static json_t *decode(const struct tokens *tokens, afmoe_stream_decoder *decoder)
 {
-    struct buffer text = {NULL, 0};
-    size_t capacity = 0;
+    struct buffer text = {0};
     for (uint64_t i = 0; i <= tokens->n; i++) {
         const char *piece;
         uint64_t n;
@@ -57,20 +56,12 @@ static json_t *decode(const struct tokens *tokens, afmoe_stream_decoder *decoder
             free(text.bytes);
             return NULL;
         }
-        if (n > capacity - text.n) {
-            capacity = 2 * (text.n + n);
-            char *bytes = realloc(text.bytes, capacity);
-            if (!bytes) {
-                complain("out of memory");
-                free(text.bytes);
-                return NULL;
-            }
-            text.bytes = bytes;
+        if (!buffer_append(&text, piece, n)) {
+            free(text.bytes);
+            return NULL;
         }
-        if (n) memcpy(text.bytes + text.n, piece, n);
-        text.n += n;
     }
-    json_t *string = json_stringn(text.bytes ? text.bytes : "", text.n);
+    json_t *string = json_stringn(text.bytes, text.n);
     free(text.bytes);
     if (!string) complain("out of memory");
     return string;

@@ -15,7 +15,7 @@ afmoe_status afmoe_context_create(afmoe_context **out, afmoe_model *model, const
     status = afmoe__struct_read(&full, sizeof full, options, "afmoe_context_options", error);
     if (status != AFMOE_OK) return status;
     if (!model->checkpoint.has_weights)
-        return afmoe__fail(error, AFMOE_STATE, "the model was opened without weights (tokenizer_only)");
+        return afmoe__fail(error, AFMOE_STATE, "the model was opened without weights (tokenizer_only or inspect_only)");
 
     afmoe_context *context = afmoe__alloc_zeroed(1, sizeof *context);
     if (!context) return afmoe__fail_memory(error, sizeof *context, "a context");

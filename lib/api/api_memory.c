@@ -6,7 +6,7 @@ static afmoe_status estimate_context(const afmoe_model *model, const afmoe_conte
                                      uint64_t n_sessions, uint64_t n_tokens, afmoe_memory *out, afmoe_error *error)
 {
     if (!model->checkpoint.has_weights)
-        return afmoe__fail(error, AFMOE_STATE, "tokenizer_only: such a model has no context");
+        return afmoe__fail(error, AFMOE_STATE, "tokenizer_only or inspect_only: such a model has no context");
     afmoe__model_memory(model, &out->weights_mapped, &out->weights_private);
     return afmoe__context_estimate(&model->checkpoint.config, options, n_sessions, n_tokens, out, error);
 }

@@ -27,7 +27,7 @@ static afmoe_status open_tokenizer(afmoe_model *model, const afmoe_model_options
     afmoe_error_init(&reason, sizeof reason);
     snprintf(model->no_tokenizer, sizeof model->no_tokenizer, "the checkpoint has no tokenizer.json, so it has no text");
     afmoe_status status = load_tokenizer(model, options->max_json_bytes, &reason);
-    if (status != AFMOE_UNSUPPORTED || !model->checkpoint.has_weights)
+    if (status != AFMOE_UNSUPPORTED || !model->checkpoint.has_config)
         return status == AFMOE_OK ? status : afmoe__fail(error, status, "%s", reason.message);
     memcpy(model->no_tokenizer, reason.message, sizeof model->no_tokenizer);
     if (options->log) options->log(options->log_data, AFMOE_LOG_WARNING, reason.message);
@@ -36,7 +36,7 @@ static afmoe_status open_tokenizer(afmoe_model *model, const afmoe_model_options
 
 static afmoe_status check_vocabulary(const afmoe_model *model, afmoe_error *error)
 {
-    if (!model->tokenizer || !model->checkpoint.has_weights) return AFMOE_OK;
+    if (!model->tokenizer || !model->checkpoint.has_config) return AFMOE_OK;
     uint64_t n_ids = afmoe__tokenizer_n_ids(model->tokenizer);
     if (n_ids <= model->vocab_size) return AFMOE_OK;
     return afmoe__fail(error, AFMOE_FORMAT, "the tokenizer has ids up to %llu, the embedding only %llu rows",
@@ -97,7 +97,8 @@ static void destroy(afmoe_model *model)
 static afmoe_status open_parts(afmoe_model *model, const struct checkpoint_source *source,
                                const afmoe_model_options *options, bool headers_only, afmoe_error *error)
 {
-    struct checkpoint_options files = {.tokenizer_only = options->tokenizer_only, .strict = options->strict,
+    struct checkpoint_options files = {.tokenizer_only = options->tokenizer_only,
+                                       .inspect_only = options->inspect_only, .strict = options->strict,
                                        .read = options->load == AFMOE_LOAD_READ, .lock = options->lock,
                                        .headers_only = headers_only, .progress = options->progress,
                                        .progress_data = options->progress_data, .cancel = options->cancel,
@@ -106,8 +107,8 @@ static afmoe_status open_parts(afmoe_model *model, const struct checkpoint_sourc
     afmoe_status status = afmoe__checkpoint_open_source(&model->checkpoint, source, &files, error);
     if (status == AFMOE_OK) status = open_tokenizer(model, options, error);
     if (status != AFMOE_OK) return status;
-    model->vocab_size = model->checkpoint.has_weights ? model->checkpoint.config.vocab_size
-                                                      : afmoe__tokenizer_n_ids(model->tokenizer);
+    model->vocab_size = model->checkpoint.has_config ? model->checkpoint.config.vocab_size
+                                                     : afmoe__tokenizer_n_ids(model->tokenizer);
     status = check_vocabulary(model, error);
     if (status == AFMOE_OK) status = mark_usable(model, error);
     if (status == AFMOE_OK) status = choose_stop_tokens(model, error);
@@ -119,11 +120,15 @@ static afmoe_status check_options(const afmoe_model_options *options, afmoe_erro
     afmoe_status status = afmoe__check_flag(options->tokenizer_only, "tokenizer_only", error);
     if (status == AFMOE_OK) status = afmoe__check_flag(options->strict, "strict", error);
     if (status == AFMOE_OK) status = afmoe__check_flag(options->lock, "lock", error);
+    if (status == AFMOE_OK) status = afmoe__check_flag(options->inspect_only, "inspect_only", error);
     if (status == AFMOE_OK) status = afmoe__check_reserved(options->reserved, "afmoe_model_options", error);
+    if (status == AFMOE_OK) status = afmoe__check_reserved(options->reserved_2, "afmoe_model_options", error);
     if (status != AFMOE_OK) return status;
     if (options->load != AFMOE_LOAD_MAP && options->load != AFMOE_LOAD_READ)
         return afmoe__fail(error, AFMOE_INVALID, "load is %d, allowed are %d..%d", options->load, AFMOE_LOAD_MAP,
                            AFMOE_LOAD_READ);
+    if (options->tokenizer_only && options->inspect_only)
+        return afmoe__fail(error, AFMOE_INVALID, "tokenizer_only and inspect_only are both 1, allowed is one of them");
     if (options->max_json_bytes >= 1 && options->max_json_bytes <= MAX_JSON_BYTES) return AFMOE_OK;
     return afmoe__fail(error, AFMOE_INVALID, "max_json_bytes is %llu, allowed are 1..%d",
                        (unsigned long long)options->max_json_bytes, MAX_JSON_BYTES);
@@ -206,6 +211,11 @@ void afmoe_model_free(afmoe_model *model)
 
 /* ---- What it is ---- */
 
+static const int32_t rope_kinds[] = {
+    [ROPE_DEFAULT] = AFMOE_ROPE_DEFAULT, [ROPE_LINEAR] = AFMOE_ROPE_LINEAR, [ROPE_DYNAMIC] = AFMOE_ROPE_DYNAMIC,
+    [ROPE_LLAMA3] = AFMOE_ROPE_LLAMA3, [ROPE_YARN] = AFMOE_ROPE_YARN,
+};
+
 static void fill_config(afmoe_model_info *info, const struct model_config *config)
 {
     info->n_layers = config->n_layers;
@@ -220,6 +230,22 @@ static void fill_config(afmoe_model_info *info, const struct model_config *confi
     info->sliding_window = (uint32_t)config->sliding_window;
     info->hidden_size = config->hidden_size;
     info->max_positions = config->max_positions;
+    info->intermediate_size = config->intermediate_size;
+    info->moe_intermediate_size = config->moe_intermediate_size;
+    info->n_groups = config->n_groups;
+    info->n_groups_chosen = config->n_groups_chosen;
+    info->score_function = config->score == SCORE_SOFTMAX ? AFMOE_SCORE_SOFTMAX : AFMOE_SCORE_SIGMOID;
+    info->route_norm = config->route_norm;
+    info->route_scale = (float)config->route_scale;
+    info->rms_norm_eps = (float)config->rms_norm_eps;
+    info->mup_enabled = config->mup_enabled;
+    info->tied_embeddings = config->tie_word_embeddings;
+    info->attention_bias = config->attention_bias;
+    info->rope_kind = rope_kinds[config->rope.kind];
+    info->rope_theta = (float)config->rope.theta;
+    info->rope_factor = config->rope.kind == ROPE_DEFAULT ? 1 : (float)config->rope.factor;
+    if (config->rope.kind == ROPE_LLAMA3 || config->rope.kind == ROPE_YARN)
+        info->rope_original_positions = config->rope.original_max_positions;
 }
 
 afmoe_status afmoe_model_get_info(const afmoe_model *model, afmoe_model_info *info, afmoe_error *error)
@@ -241,12 +267,78 @@ afmoe_status afmoe_model_get_info(const afmoe_model *model, afmoe_model_info *in
     full.pad_token = checkpoint->config.pad_token;
     full.vocab_size = model->vocab_size;
     full.n_tokens = model->tokenizer ? afmoe__tokenizer_n_tokens(model->tokenizer) : 0;
-    if (checkpoint->has_weights) {
-        fill_config(&full, &checkpoint->config);
-        full.n_parameters = checkpoint->weights.n_parameters;
-        full.weight_bytes = checkpoint->weights.weight_bytes;
-    }
+    if (checkpoint->has_config) fill_config(&full, &checkpoint->config);
+    full.n_parameters = checkpoint->weights.n_parameters;
+    full.weight_bytes = checkpoint->weights.weight_bytes;
     afmoe__struct_write(info, &full, sizeof full);
+    return AFMOE_OK;
+}
+
+afmoe_status afmoe_model_layer_is_full(const afmoe_model *model, uint32_t layer, int32_t *out, afmoe_error *error)
+{
+    afmoe_status status = afmoe__check_argument(model, "model", error);
+    if (status == AFMOE_OK) status = afmoe__check_argument(out, "out", error);
+    if (status != AFMOE_OK) return status;
+    const struct model_config *config = &model->checkpoint.config;
+    if (!model->checkpoint.has_config)
+        return afmoe__fail(error, AFMOE_STATE, "the model was opened as a tokenizer only: it has no layers");
+    if (layer >= config->n_layers)
+        return afmoe__fail(error, AFMOE_INVALID, "layer is %u, allowed are 0..%u", layer, config->n_layers - 1);
+    *out = config->layer_is_full[layer];
+    return AFMOE_OK;
+}
+
+/* ---- What its files hold ---- */
+
+uint64_t afmoe_model_n_tensors(const afmoe_model *model)
+{
+    return model ? model->checkpoint.tensors.n : 0;
+}
+
+static void fill_tensor(afmoe_tensor_info *info, const struct tensor *tensor, bool is_bound)
+{
+    info->n_dims = tensor->n_dims;
+    for (uint32_t d = 0; d < tensor->n_dims; d++) info->shape[d] = tensor->shape[d];
+    info->name = tensor->name;
+    info->format = tensor->type_name;
+    info->file = tensor->file;
+    info->file_offset = tensor->file_offset;
+    info->n_bytes = tensor->n_bytes;
+    info->n_elements = tensor->n_elements;
+    info->is_supported = tensor_is_supported(tensor);
+    info->is_used = is_bound ? tensor->is_used : -1;
+}
+
+afmoe_status afmoe_model_get_tensor(const afmoe_model *model, uint64_t index, afmoe_tensor_info *info,
+                                    afmoe_error *error)
+{
+    afmoe_tensor_info full;
+    afmoe_tensor_info_init(&full, sizeof full);
+    afmoe_status status = afmoe__check_argument(model, "model", error);
+    if (status == AFMOE_OK) status = afmoe__check_argument(info, "info", error);
+    if (status == AFMOE_OK) status = afmoe__struct_check_out(info, "afmoe_tensor_info", error);
+    if (status != AFMOE_OK) return status;
+    const struct tensor_table *table = &model->checkpoint.tensors;
+    if (index >= table->n)
+        return afmoe__fail(error, AFMOE_INVALID, "index is %llu, the files have %llu tensors",
+                           (unsigned long long)index, (unsigned long long)table->n);
+    fill_tensor(&full, &table->tensors[index], model->checkpoint.has_weights);
+    afmoe__struct_write(info, &full, sizeof full);
+    return AFMOE_OK;
+}
+
+afmoe_status afmoe_model_chat_template(const afmoe_model *model, const char **out_text, uint64_t *out_n,
+                                       afmoe_error *error)
+{
+    afmoe_status status = afmoe__check_argument(model, "model", error);
+    if (status == AFMOE_OK) status = afmoe__check_argument(out_text, "out_text", error);
+    if (status == AFMOE_OK) status = afmoe__check_argument(out_n, "out_n", error);
+    if (status != AFMOE_OK) return status;
+    const struct checkpoint *checkpoint = &model->checkpoint;
+    if (!checkpoint->chat_template)
+        return afmoe__fail(error, AFMOE_NOT_FOUND, "the checkpoint has no chat template");
+    *out_text = (const char *)checkpoint->chat_template;
+    *out_n = checkpoint->chat_template_bytes;
     return AFMOE_OK;
 }
 

@@ -87,6 +87,7 @@ static void init(void *out, uint32_t size, const void *full, uint32_t full_bytes
 DEFINE_INIT(afmoe_error, .code = AFMOE_OK)
 DEFINE_INIT(afmoe_model_options, .max_json_bytes = 32u << 20, .load = AFMOE_LOAD_MAP)
 DEFINE_INIT(afmoe_model_info, .bos_token = -1, .eos_token = -1, .pad_token = -1)
+DEFINE_INIT(afmoe_tensor_info, .n_dims = 0)
 DEFINE_INIT(afmoe_tokenize_options, .special = AFMOE_SPECIAL_ALL, .max_text_bytes = DEFAULT_MAX_TEXT_BYTES)
 DEFINE_INIT(afmoe_chat_options, .add_generation_prompt = 1, .max_text_bytes = DEFAULT_MAX_TEXT_BYTES)
 DEFINE_INIT(afmoe_context_options, .n_threads = -1, .cpu_level = AFMOE_CPU_AUTO, .precision = AFMOE_PRECISION_EXACT,

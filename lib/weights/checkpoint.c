@@ -18,7 +18,8 @@ enum { MAX_SHARDS = 10000 };
 
 static const char config_file[] = "config.json", generation_file[] = "generation_config.json",
                   tokenizer_file[] = "tokenizer.json", tokenizer_config_file[] = "tokenizer_config.json",
-                  weights_file[] = "model.safetensors", index_file[] = "model.safetensors.index.json";
+                  template_file[] = "chat_template.jinja", weights_file[] = "model.safetensors",
+                  index_file[] = "model.safetensors.index.json";
 
 /* Files and memory behind a checkpoint's view. */
 struct owned {
@@ -26,6 +27,8 @@ struct owned {
     uint64_t n_shards;
     struct gguf_parts gguf_parts;
     struct bound_memory bound;
+    struct mapped_file template_file;
+    char *template_text; /* of tokenizer_config.json */
 };
 
 struct opening {
@@ -35,7 +38,6 @@ struct opening {
     const char *path; /* of a folder or file; NULL for other sources */
     const struct checkpoint_options *options;
     enum file_mode mode; /* of files with weights */
-    struct tensor_table table;
     json_t *config_document;
     afmoe_error *error;
 };
@@ -92,6 +94,48 @@ static afmoe_status read_generation(const struct opening *o)
     return status;
 }
 
+/* "chat_template": a text, or a list of {"name", "template"} with one named "default". */
+static const json_t *find_template(const json_t *document)
+{
+    const json_t *value = json_object_get(document, "chat_template");
+    if (!json_is_array(value)) return value;
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const json_t *entry = json_array_get(value, i);
+        const char *name = json_string_value(json_object_get(entry, "name"));
+        if (name && strcmp(name, "default") == 0) return json_object_get(entry, "template");
+    }
+    return NULL;
+}
+
+static afmoe_status keep_template(const struct opening *o, const struct json_object *from)
+{
+    const json_t *text = find_template(from->object);
+    if (!text || json_is_null(text)) return AFMOE_OK;
+    if (!json_is_string(text)) return afmoe__json_fail_type(from, "chat_template", text, "a string");
+    uint64_t n = json_string_length(text);
+    o->owned->template_text = afmoe__alloc_array(n + 1, 1);
+    if (!o->owned->template_text) return afmoe__fail_memory(o->error, n + 1, "the chat template");
+    memcpy(o->owned->template_text, json_string_value(text), n + 1);
+    o->out->chat_template = (const uint8_t *)o->owned->template_text;
+    o->out->chat_template_bytes = n;
+    return AFMOE_OK;
+}
+
+/* A file of its own goes before the text in tokenizer_config.json, as in transformers. */
+static afmoe_status read_template(const struct opening *o)
+{
+    struct mapped_file *file = &o->owned->template_file;
+    afmoe_status status = open_document(o, template_file, file);
+    if (status == AFMOE_NOT_FOUND) return AFMOE_OK;
+    if (status) return status;
+    if (file->size > o->options->max_json_bytes)
+        return afmoe__fail(o->error, AFMOE_LIMIT, "%s has %llu bytes, allowed are %llu (max_json_bytes)", template_file,
+                           (unsigned long long)file->size, (unsigned long long)o->options->max_json_bytes);
+    o->out->chat_template = file->data ? file->data : (const uint8_t *)"";
+    o->out->chat_template_bytes = file->size;
+    return AFMOE_OK;
+}
+
 static afmoe_status read_tokenizer_config(const struct opening *o)
 {
     json_t *document = NULL;
@@ -101,6 +145,7 @@ static afmoe_status read_tokenizer_config(const struct opening *o)
     const struct json_object from = {document, tokenizer_config_file, o->error};
     if (!json_is_object(document)) status = afmoe__json_fail_type(&from, "the document", document, "an object");
     else status = afmoe__json_bool(&from, "add_bos_token", NULL_IS_ABSENT, &has, &o->out->add_bos);
+    if (!status) status = keep_template(o, &from);
     json_decref(document);
     return status;
 }
@@ -109,7 +154,8 @@ static afmoe_status read_tokenizer(const struct opening *o)
 {
     afmoe_status status = open_document(o, tokenizer_file, &o->out->tokenizer_json);
     if (status == AFMOE_NOT_FOUND && !o->options->tokenizer_only) status = AFMOE_OK;
-    return status ? status : read_tokenizer_config(o);
+    if (!status) status = read_tokenizer_config(o);
+    return status ? status : read_template(o);
 }
 
 /* ---- Weights of a folder ---------------------------------------------------------------------------------------- */
@@ -118,7 +164,7 @@ static afmoe_status read_tokenizer(const struct opening *o)
 static afmoe_status add_shard(struct opening *o, struct mapped_file *file)
 {
     struct safetensors *shard = &o->owned->shards[o->owned->n_shards];
-    afmoe_status status = afmoe__safetensors_open(shard, file, &o->table, o->options->max_json_bytes, o->error);
+    afmoe_status status = afmoe__safetensors_open(shard, file, &o->out->tensors, o->options->max_json_bytes, o->error);
     if (status) afmoe__file_close(file);
     else o->owned->n_shards++;
     return status;
@@ -172,7 +218,7 @@ static afmoe_status check_index(const struct opening *o, json_t *weight_map)
     const char *name;
     json_t *file;
     json_object_foreach(weight_map, name, file) {
-        const struct tensor *t = afmoe__tensors_find(&o->table, name);
+        const struct tensor *t = afmoe__tensors_find(&o->out->tensors, name);
         if (t && strcmp(t->file, json_string_value(file)) == 0) continue;
         return afmoe__fail(o->error, AFMOE_FORMAT, "%s: tensor \"%.200s\" is said to be in \"%.120s\", which lacks it",
                            index_file, name, json_string_value(file));
@@ -200,7 +246,7 @@ static afmoe_status open_shards(struct opening *o, json_t *index)
         }
         if (!status) status = add_shard(o, &file);
     }
-    if (!status) status = afmoe__tensors_sort(&o->table, o->error);
+    if (!status) status = afmoe__tensors_sort(&o->out->tensors, o->error);
     if (!status) status = check_index(o, weight_map);
     afmoe__free(names);
     return status;
@@ -215,7 +261,7 @@ static afmoe_status open_folder_weights(struct opening *o)
         status = reserve_shards(o, 1);
         if (status) afmoe__file_close(&file);
         else status = add_shard(o, &file);
-        return status ? status : afmoe__tensors_sort(&o->table, o->error);
+        return status ? status : afmoe__tensors_sort(&o->out->tensors, o->error);
     }
     if (status != AFMOE_NOT_FOUND) return status;
     status = read_optional_json(o, index_file, &index);
@@ -247,7 +293,7 @@ static afmoe_status load(const struct opening *o)
                                    .progress_data = options->progress_data, .cancel = options->cancel};
     struct mapped_file *file;
     afmoe_status status = AFMOE_OK;
-    if (options->headers_only) return AFMOE_OK;
+    if (options->headers_only || options->inspect_only) return AFMOE_OK;
     for (uint64_t i = 0; (file = weights_file_at(o->out, i)); i++) /* sizes of files held at once: below 2^64 */
         loading.total += afmoe__file_bytes_to_load(file, options->lock);
     for (uint64_t i = 0; !status && (file = weights_file_at(o->out, i)); i++)
@@ -260,9 +306,17 @@ static afmoe_status load(const struct opening *o)
 static afmoe_status bind(struct opening *o, bool is_gguf)
 {
     struct checkpoint *c = o->out;
+    if (o->options->inspect_only) {
+        c->layout = afmoe__layout_find(&c->tensors, &c->config, is_gguf);
+        for (uint64_t i = 0; i < c->tensors.n; i++) { /* cannot wrap: all lie in mapped files */
+            c->weights.n_parameters += c->tensors.tensors[i].n_elements;
+            c->weights.weight_bytes += c->tensors.tensors[i].n_bytes;
+        }
+        return AFMOE_OK;
+    }
     const struct layout_options layout = {is_gguf, o->options->strict, o->options->log, o->options->log_data};
     afmoe_status status =
-        afmoe__layout_bind(&c->weights, &o->owned->bound, &c->layout, &o->table, &c->config, &layout, o->error);
+        afmoe__layout_bind(&c->weights, &o->owned->bound, &c->layout, &o->out->tensors, &c->config, &layout, o->error);
     c->has_weights = status == AFMOE_OK;
     return status;
 }
@@ -283,6 +337,7 @@ static afmoe_status open_folder(struct opening *o)
     } else {
         status = afmoe__config_from_json(&c->config, o->config_document, config_file, o->error);
     }
+    c->has_config = !status && !tokenizer_only;
     if (!status) status = read_tokenizer(o);
     if (!status) status = read_generation(o);
     if (status || tokenizer_only) return status;
@@ -300,14 +355,23 @@ static afmoe_status read_gguf_add_bos(const struct opening *o)
     return afmoe__fail(o->error, AFMOE_FORMAT, "%.120s: %s is no boolean", afmoe__gguf_name(o->out->gguf), key);
 }
 
+static afmoe_status read_gguf_template(const struct opening *o)
+{
+    static const char key[] = "tokenizer.chat_template";
+    struct gguf_value value;
+    if (!afmoe__gguf_find(o->out->gguf, key, &value)) return AFMOE_OK;
+    if (afmoe__gguf_get_string(&value, &o->out->chat_template, &o->out->chat_template_bytes)) return AFMOE_OK;
+    return afmoe__fail(o->error, AFMOE_FORMAT, "%.120s: %s is no string", afmoe__gguf_name(o->out->gguf), key);
+}
+
 /* The tensors of all parts, each part's names and bytes in its own file. */
 static afmoe_status add_gguf_tensors(struct opening *o)
 {
     const struct gguf_parts *parts = &o->owned->gguf_parts;
-    afmoe_status status = afmoe__tensors_add_gguf(&o->table, o->out->gguf, o->error);
+    afmoe_status status = afmoe__tensors_add_gguf(&o->out->tensors, o->out->gguf, o->error);
     for (uint64_t i = 0; i < parts->n && !status; i++)
-        status = afmoe__tensors_add_gguf(&o->table, parts->parts[i], o->error);
-    return status ? status : afmoe__tensors_sort(&o->table, o->error);
+        status = afmoe__tensors_add_gguf(&o->out->tensors, parts->parts[i], o->error);
+    return status ? status : afmoe__tensors_sort(&o->out->tensors, o->error);
 }
 
 /* Takes the file over on success. */
@@ -318,12 +382,14 @@ static afmoe_status open_gguf(struct opening *o, struct mapped_file *file)
     if (status) return status;
     c->container = AFMOE_CONTAINER_GGUF;
     status = read_gguf_add_bos(o);
+    if (!status) status = read_gguf_template(o);
     if (!status) status = afmoe__generation_from_gguf(&c->generation, c->gguf, o->error);
     if (status) return status;
     if (o->options->tokenizer_only) return afmoe__config_tokens_from_gguf(&c->config, c->gguf, o->error);
     status = afmoe__gguf_open_parts(&o->owned->gguf_parts, c->gguf, o->path, o->mode, o->error);
     if (!status) status = add_gguf_tensors(o);
-    if (!status) status = afmoe__config_from_gguf(&c->config, c->gguf, &o->table, o->error);
+    if (!status) status = afmoe__config_from_gguf(&c->config, c->gguf, &c->tensors, o->error);
+    c->has_config = !status;
     if (!status) status = load(o);
     return status ? status : bind(o, true);
 }
@@ -409,14 +475,13 @@ afmoe_status afmoe__checkpoint_open_source(struct checkpoint *out, const struct 
     /* Files that may be missing are tried, and the caller's error is written on failure only. */
     afmoe_error found = {.size = sizeof found};
     struct opening o = {.out = out, .source = source, .options = options, .error = &found};
-    bool all = !options->tokenizer_only && !options->headers_only;
+    bool all = !options->tokenizer_only && !options->headers_only && !options->inspect_only;
     o.mode = !options->read ? FILE_MAPPED : all ? FILE_READ : FILE_PEEKED;
     o.owned = afmoe__alloc_zeroed(1, sizeof *o.owned);
     if (!o.owned) return afmoe__fail_memory(error, sizeof *o.owned, "a checkpoint");
     out->owned = o.owned;
     afmoe_status status = open_source(&o);
     json_decref(o.config_document);
-    afmoe__tensors_free(&o.table);
     if (status == AFMOE_OK) return AFMOE_OK;
     afmoe__checkpoint_close(out);
     return afmoe__fail(error, status, "%s", found.message);
@@ -439,7 +504,8 @@ void afmoe__checkpoint_memory(const struct checkpoint *checkpoint, uint64_t *out
     const struct owned *owned = checkpoint->owned;
     const struct mapped_file *file;
     *out_mapped = 0;
-    *out_private = sizeof *owned + owned->bound.n_bytes + owned->n_shards * sizeof *owned->shards;
+    *out_private = sizeof *owned + owned->bound.n_bytes + owned->n_shards * sizeof *owned->shards +
+                   checkpoint->tensors.capacity * sizeof(struct tensor);
     for (uint64_t i = 0; (file = weights_file_at(checkpoint, i)); i++) add_file(file, out_mapped, out_private);
     for (uint64_t i = 0; i < owned->n_shards; i++) *out_private += owned->shards[i].names_bytes;
     if (checkpoint->gguf) *out_private += afmoe__gguf_table_bytes(checkpoint->gguf);
@@ -454,8 +520,11 @@ void afmoe__checkpoint_close(struct checkpoint *checkpoint)
         for (uint64_t i = 0; i < owned->n_shards; i++) afmoe__safetensors_close(&owned->shards[i]);
         afmoe__free(owned->shards);
         afmoe__gguf_close_parts(&owned->gguf_parts);
+        afmoe__file_close(&owned->template_file);
+        afmoe__free(owned->template_text);
         afmoe__free(owned);
     }
+    afmoe__tensors_free(&checkpoint->tensors);
     afmoe__gguf_close(checkpoint->gguf);
     afmoe__file_close(&checkpoint->tokenizer_json);
     afmoe__generation_free(&checkpoint->generation);

@@ -10,6 +10,7 @@
 #include "file.h"
 #include "generation_config.h"
 #include "gguf.h"
+#include "tensor_table.h"
 #include "weights.h"
 
 enum checkpoint_source_kind { SOURCE_PATH, SOURCE_RANGE, SOURCE_MEMORY };
@@ -24,6 +25,7 @@ struct checkpoint_source {
 
 struct checkpoint_options {
     bool tokenizer_only;
+    bool inspect_only; /* list the tensors, bind none: any format will do */
     bool strict;
     bool read;         /* into private memory, instead of mapping */
     bool lock;         /* weights only */
@@ -39,11 +41,14 @@ struct checkpoint_options {
 struct checkpoint {
     int32_t container; /* AFMOE_CONTAINER_* */
     int32_t layout;    /* AFMOE_LAYOUT_* */
-    bool has_weights;
-    struct model_config config; /* without weights: whatever could be read of bos/eos/pad, the rest zero */
-    struct model_weights weights;
+    bool has_config, has_weights;
+    struct model_config config;   /* without has_config: whatever could be read of bos/eos/pad, the rest zero */
+    struct tensor_table tensors;  /* all of the files, sorted by name; empty with tokenizer_only */
+    struct model_weights weights; /* without has_weights only the sums, of all tensors */
     struct generation_config generation;
     bool add_bos; /* tokenizer_config.json add_bos_token, tokenizer.ggml.add_bos_token; absent: false */
+    const uint8_t *chat_template;      /* not run here, only shown; NULL: none */
+    uint64_t chat_template_bytes;
     struct gguf *gguf;                 /* GGUF: its (first part's) metadata, else NULL */
     struct mapped_file tokenizer_json; /* folder: tokenizer.json, all of it; data NULL when there is none */
     void *owned;                       /* files and memory behind the view */

@@ -399,6 +399,7 @@ static afmoe_status place_tensors(struct reader *r, struct gguf *g)
                                (unsigned long long)data_bytes, (unsigned long long)r->size);
         }
         t->data = r->data + r->at + offset;
+        t->file_offset = r->at + offset;
     }
     return AFMOE_OK;
 }

@@ -33,6 +33,7 @@ struct gguf_tensor {
     enum tensor_format format; /* N_FORMATS: known to GGUF, not to the kernels */
     const char *type_name;     /* "Q4_K" */
     const uint8_t *data;
+    uint64_t file_offset; /* of data, in the file */
     uint64_t n_bytes;
 };
 

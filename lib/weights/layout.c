@@ -464,14 +464,14 @@ static afmoe_status refuse_quantised(const struct tensor_table *table, afmoe_err
 }
 
 /* By the experts of the first mixture layer; without one all three are the same. */
-static int32_t find_layout(const struct binder *b)
+int32_t afmoe__layout_find(const struct tensor_table *table, const struct model_config *config, bool is_gguf)
 {
     char name[MAX_PATTERN_BYTES];
-    if (b->is_gguf) return AFMOE_LAYOUT_GGUF;
-    format_name(name, stacked_experts[0].name, b->config->n_dense_layers, 0);
-    if (afmoe__tensors_find(b->table, name)) return AFMOE_LAYOUT_STACKED;
-    format_name(name, prime_rl_experts[0].name, b->config->n_dense_layers, 0);
-    if (afmoe__tensors_find(b->table, name)) return AFMOE_LAYOUT_PRIME_RL;
+    if (is_gguf) return AFMOE_LAYOUT_GGUF;
+    format_name(name, stacked_experts[0].name, config->n_dense_layers, 0);
+    if (afmoe__tensors_find(table, name)) return AFMOE_LAYOUT_STACKED;
+    format_name(name, prime_rl_experts[0].name, config->n_dense_layers, 0);
+    if (afmoe__tensors_find(table, name)) return AFMOE_LAYOUT_PRIME_RL;
     return AFMOE_LAYOUT_HUB;
 }
 
@@ -507,7 +507,7 @@ afmoe_status afmoe__layout_bind(struct model_weights *out, struct bound_memory *
     *out = (struct model_weights){0};
     *memory = (struct bound_memory){0};
     fill_sizes(b.sizes, config);
-    int32_t layout = find_layout(&b);
+    int32_t layout = afmoe__layout_find(table, config, options->is_gguf);
     afmoe_status status = options->is_gguf ? AFMOE_OK : refuse_quantised(table, error);
     if (!status) {
         out->layers = own(memory, config->n_layers, sizeof *out->layers);

@@ -23,6 +23,8 @@ struct layout_options {
 afmoe_status afmoe__layout_bind(struct model_weights *out, struct bound_memory *memory, int32_t *out_layout,
                                 struct tensor_table *table, const struct model_config *config,
                                 const struct layout_options *options, afmoe_error *error);
+/* AFMOE_LAYOUT_* by the names alone. */
+int32_t afmoe__layout_find(const struct tensor_table *table, const struct model_config *config, bool is_gguf);
 void afmoe__layout_free(struct bound_memory *memory);
 
 #endif

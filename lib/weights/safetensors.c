@@ -34,7 +34,7 @@ struct extent {
 
 struct header {
     const char *file;
-    uint64_t data_bytes;
+    uint64_t data_offset, data_bytes;
     const uint8_t *data;
     afmoe_error *error;
 };
@@ -105,6 +105,7 @@ static afmoe_status read_extent(const struct header *h, const char *name, const 
                            (unsigned long long)(end - begin), (unsigned long long)t->n_elements, t->type_name, bits);
     }
     t->data = h->data + begin;
+    t->file_offset = h->data_offset + begin;
     t->n_bytes = end - begin;
     *extent = (struct extent){begin, end, t->name};
     return AFMOE_OK;
@@ -249,7 +250,7 @@ afmoe_status afmoe__safetensors_open(struct safetensors *out, struct mapped_file
     if (!status) status = afmoe__json_parse(&header, file->data + 8, n_bytes, &caps, afmoe__file_name(file), error);
     if (status) return status;
     const struct header h = {.file = afmoe__file_name(file), .data = file->data + 8 + n_bytes,
-                             .data_bytes = file->size - 8 - n_bytes, .error = error};
+                             .data_offset = 8 + n_bytes, .data_bytes = file->size - 8 - n_bytes, .error = error};
     status = read_entries(&h, header, out, table);
     json_decref(header);
     if (status) {

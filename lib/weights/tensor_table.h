@@ -13,6 +13,7 @@ struct tensor {
     const char *name; /* borrowed from the file's own table */
     const char *file; /* its file's name, for messages */
     const uint8_t *data;
+    uint64_t file_offset; /* of data, in the file */
     uint64_t n_bytes, n_elements;
     uint64_t shape[MAX_DIMS]; /* slowest first: rows before columns */
     uint32_t n_dims;
@@ -25,6 +26,12 @@ struct tensor_table {
     struct tensor *tensors;
     uint64_t n, capacity;
 };
+
+/* Kernels for its format exist. */
+static inline bool tensor_is_supported(const struct tensor *tensor)
+{
+    return tensor->format != N_FORMATS;
+}
 
 /* Room for `n` more; NO_MEMORY. */
 afmoe_status afmoe__tensors_reserve(struct tensor_table *table, uint64_t n, afmoe_error *error);

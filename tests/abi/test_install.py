@@ -7,54 +7,20 @@ Environment: AFMOE_BUILD_ROOT, AFMOE_LIBRARY_KIND (shared, static or both), AFMO
 import glob
 import os
 import re
-import shlex
-import shutil
-import subprocess
-import sys
-import tempfile
 import unittest
 
-BUILD_ROOT = os.environ['AFMOE_BUILD_ROOT']
+from installed import Installed, run
+
 KIND = os.environ['AFMOE_LIBRARY_KIND']
 VERSION = os.environ['AFMOE_VERSION']
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'install_use.c')
-MESON = [sys.executable, '/usr/bin/meson'] if os.path.exists('/usr/bin/meson') else ['meson']
 NUMBER = sum(int(part) * scale for part, scale in zip(VERSION.split('.'), (1000000, 1000, 1)))
 
 
-def run(*command, **keywords):
-    answer = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **keywords)
-    if answer.returncode != 0:
-        raise AssertionError(f'{shlex.join(command)} ended with {answer.returncode}:\n{answer.stdout}')
-    return answer.stdout
-
-
-class Install(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.root = tempfile.mkdtemp(prefix='afmoe-install-')
-        cls.addClassCleanup(shutil.rmtree, cls.root)
-        run(*MESON, 'install', '-C', BUILD_ROOT, '--no-rebuild', '--destdir', cls.root)
-        cls.pc = cls.find('afmoe.pc')
-        cls.header = cls.find('afmoe.h')
-        cls.env = {**os.environ, 'PKG_CONFIG_PATH': os.path.dirname(cls.pc), 'PKG_CONFIG_SYSROOT_DIR': cls.root}
-
-    @classmethod
-    def find(cls, name):
-        found = glob.glob(os.path.join(cls.root, '**', name), recursive=True)
-        assert len(found) == 1, (name, found)
-        return found[0]
-
-    def pkg_config(self, *words):
-        return shlex.split(run('pkg-config', *words, 'afmoe', env=self.env))
-
+class Install(Installed):
     def build_and_run(self, compiler, language, standard, *pkg_config_words):
-        program = os.path.join(self.root, f'use-{language}')
-        # Flags of the library go last: the linker reads left to right.
-        run(compiler, f'-std={standard}', '-Wall', '-Wextra', '-Werror', '-x', language, SOURCE, '-x', 'none',
-            '-o', program, *self.pkg_config('--cflags', '--libs', *pkg_config_words))
-        folder = os.path.dirname(glob.glob(os.path.join(self.root, '**', 'libafmoe.*'), recursive=True)[0])
-        answer = run(program, os.path.join(self.root, 'no-such-file'), env={**os.environ, 'LD_LIBRARY_PATH': folder})
+        program = self.build(SOURCE, compiler, standard, language=language, pkg_config=pkg_config_words)
+        answer = run(program, os.path.join(self.root, 'no-such-file'), env=self.run_env)
         self.assertEqual(answer, f'{VERSION} {NUMBER}\n')
         return run('readelf', '-d', program)
 

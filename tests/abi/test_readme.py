@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The README keeps its word: its C program is examples/hello.c letter for letter, builds without a warning against this
+"""The README keeps its word: its C program is examples/01-hello.c letter for letter, builds without a warning against this
 build's library and answers with the shipped model; the files and commands it names are there.
 
 Environment: AFMOE_SOURCE_ROOT, AFMOE_BUILD_ROOT, AFMOE_CC, AFMOE_LIBRARY_KIND.
@@ -30,7 +30,7 @@ class Readme(unittest.TestCase):
         return re.findall(rf'^```{language}\n(.*?)^```$', self.text, re.M | re.S)
 
     def test_program_is_the_example(self):
-        self.assertEqual(self.blocks('c'), [text_of('examples', 'hello.c')])
+        self.assertEqual(self.blocks('c'), [text_of('examples', '01-hello.c')])
 
     def test_program_runs(self):
         with tempfile.TemporaryDirectory(prefix='afmoe-readme-') as folder:

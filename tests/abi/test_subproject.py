@@ -1,8 +1,10 @@
 #!/usr/bin/python3
-"""libafmoe as a subproject of another meson project, offline: tests/abi/subproject configures, builds and runs.
+"""libafmoe as a subproject of another meson project, offline: tests/abi/subproject configures, builds and runs, the
+lessons of examples/ among it.
 
 Environment: AFMOE_SOURCE_ROOT.
 """
+import glob
 import os
 import shutil
 import subprocess
@@ -20,6 +22,8 @@ class Subproject(unittest.TestCase):
             host = os.path.join(folder, 'host')
             shutil.copytree(os.path.join(ROOT, 'tests', 'abi', 'subproject'), host)
             shutil.copy(os.path.join(ROOT, 'tests', 'abi', 'install_use.c'), folder)
+            for lesson in glob.glob(os.path.join(ROOT, 'examples', '0*.c*')):
+                shutil.copy(lesson, host)
             os.mkdir(os.path.join(host, 'subprojects'))
             os.symlink(ROOT, os.path.join(host, 'subprojects', 'afmoe'))
             build = os.path.join(folder, 'build')

@@ -284,6 +284,11 @@ static afmoe_status call_model_info(void *s)
     return afmoe_model_get_info(text_model, s, &error);
 }
 
+static afmoe_status call_tensor(void *s)
+{
+    return afmoe_model_get_tensor(text_model, 0, s, &error);
+}
+
 static afmoe_status call_context_info(void *s)
 {
     return afmoe_context_get_info(context, s, &error);
@@ -315,6 +320,7 @@ INIT_OF(context_info)
 INIT_OF(append_result)
 INIT_OF(session_stats)
 INIT_OF(generate_result)
+INIT_OF(tensor_info)
 
 #define BORDER(name, comes_out, call) {"afmoe_" #name, sizeof(afmoe_##name), comes_out, init_##name, call}
 static const struct border_struct border[] = {
@@ -323,7 +329,8 @@ static const struct border_struct border[] = {
     BORDER(sampler_options, false, call_sampler_create), BORDER(generate_options, false, call_generate),
     BORDER(model_info, true, call_model_info),         BORDER(context_info, true, call_context_info),
     BORDER(append_result, true, call_sync_out),        BORDER(session_stats, true, call_stats),
-    BORDER(generate_result, true, call_generate_out),  BORDER(sampler_options, true, call_sampler_options)};
+    BORDER(generate_result, true, call_generate_out),  BORDER(sampler_options, true, call_sampler_options),
+    BORDER(tensor_info, true, call_tensor)};
 enum { N_BORDER = sizeof border / sizeof *border };
 
 static void sizes_that_are_no_struct(void **state)
@@ -407,6 +414,9 @@ static void reserved_fields_must_be_zero(void **state)
     afmoe_sampler_options_init(&sampler_options, sizeof sampler_options);
     afmoe_generate_options_init(&generate_options, sizeof generate_options);
     model_options.reserved = append_options.reserved = sampler_options.reserved = generate_options.reserved = 1;
+    assert_int_equal(call_model_open(&model_options), AFMOE_INVALID);
+    model_options.reserved = 0;
+    model_options.reserved_2 = 1;
     assert_int_equal(call_model_open(&model_options), AFMOE_INVALID);
     assert_int_equal(call_append(&append_options), AFMOE_INVALID);
     assert_int_equal(call_sampler_create(&sampler_options), AFMOE_INVALID);

@@ -246,6 +246,31 @@ static void borrowed_memory(void **state)
     free(model_bytes);
 }
 
+static char inspected[PATH_BYTES];
+
+static void inspect_scenario(void)
+{
+    afmoe_model *model;
+    afmoe_model_options options;
+    afmoe_model_options_init(&options, sizeof options);
+    options.inspect_only = 1;
+    if (GOES_WELL(afmoe_model_open(&model, inspected, &options, &error)))
+        afmoe_model_free(model);
+    else
+        assert_null(model);
+}
+
+static void inspect(void **state)
+{
+    char path[PATH_BYTES];
+    (void)state;
+    make_variant(inspected, small_model_path(path, "tiny-bias"), NULL, NULL);
+    add_to_variant(inspected, "tokenizer_config.json", "{\"chat_template\": \"of the config\"}");
+    add_to_variant(inspected, "chat_template.jinja", "of a file");
+    fail_each(inspect_scenario);
+    remove_variant(inspected);
+}
+
 static void hub_model(void **state)
 {
     (void)state;
@@ -309,6 +334,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(append_keeps_whole_chunks), cmocka_unit_test(hub_model),
                                        cmocka_unit_test(text_calls), cmocka_unit_test(open_text_model),
-                                       cmocka_unit_test(borrowed_memory)};
+                                       cmocka_unit_test(borrowed_memory), cmocka_unit_test(inspect)};
     return cmocka_run_group_tests_name("no_memory", tests, prepare, NULL);
 }

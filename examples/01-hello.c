@@ -29,10 +29,8 @@ int main(int argc, char **argv)
                  afmoe_chat_tokenize(model, &role, &question, 1, NULL, prompt, 512, &n_prompt, &error) < 0 ||
                  afmoe_session_append(session, prompt, n_prompt, NULL, NULL, &error) < 0 ||
                  afmoe_generate(session, NULL, &options, NULL, &error) < 0;
-    if (failed)
-        fprintf(stderr, "%s: %s\n", afmoe_status_name(error.code), error.message);
-    else
-        printf("\n");
+    if (failed) fprintf(stderr, "%s: %s\n", afmoe_status_name(error.code), error.message);
+    else printf("\n");
     afmoe_session_free(session);
     afmoe_context_free(context);
     afmoe_model_free(model);
