@@ -29,7 +29,7 @@ static bool beside_program(char *out, size_t capacity)
            access(out, R_OK) == 0;
 }
 
-static const char *find_model(const struct settings *settings, char *buffer, size_t capacity)
+const char *find_model(const struct settings *settings, char *buffer, size_t capacity)
 {
     if (settings->model) return settings->model;
     const char *from_environment = getenv("AFMOE_MODEL");

@@ -22,7 +22,8 @@ struct row {
 };
 
 #define AT(field) offsetof(struct settings, field)
-enum { RUN = COMMAND_RUN, TOKENIZE = COMMAND_TOKENIZE, EVAL = COMMAND_EVAL, ALL = RUN | TOKENIZE | EVAL };
+enum { RUN = COMMAND_RUN, TOKENIZE = COMMAND_TOKENIZE, EVAL = COMMAND_EVAL, BENCH = COMMAND_BENCH,
+       SYNTH = COMMAND_SYNTH, ALL = RUN | TOKENIZE | EVAL | BENCH };
 
 static const struct row rows[] = {
     {ALL, 'm', "model", WORD, AT(model), "PATH", "GGUF file or folder; else $AFMOE_MODEL, else the demo model"},
@@ -32,7 +33,7 @@ static const struct row rows[] = {
     {RUN, 'n', "predict", COUNT, AT(n_predict), "N", "most tokens to generate; default: until something stops"},
     {RUN, 'r', "stop", STOP, 0, "TEXT", "stop before this text; up to 64 times"},
     {RUN, 0, "ignore-eos", FLAG, AT(ignore_eos), NULL, "do not stop where the model ends its turn"},
-    {RUN, 's', "seed", SEED, AT(seed), "N", "of the draws; default 0"},
+    {RUN | SYNTH, 's', "seed", SEED, AT(seed), "N", "of all that is random; default 0"},
     {RUN, 0, "temp", REAL, AT(temperature), "X", "temperature, 0..100; 0: the most likely token"},
     {RUN, 0, "top-k", COUNT, AT(top_k), "K", "keep the K most likely tokens, 1..2^32"},
     {RUN, 0, "top-p", REAL, AT(top_p), "P", "keep the most likely tokens up to this probability, 0..1"},
@@ -42,14 +43,30 @@ static const struct row rows[] = {
     {RUN, 0, "frequency-penalty", REAL, AT(frequency_penalty), "X", "for every time they were, -100..100"},
     {RUN, 'c', "ctx-size", COUNT, AT(context), "N", "longest prompt and answer in tokens; default 4096"},
     {EVAL, 'w', "window", COUNT, AT(window), "N", "tokens of one window; default 256"},
+    {EVAL, 0, "chunks", COUNT, AT(chunks), "N", "most windows to score; default: all"},
+    {EVAL, 0, "save-base", WORD, AT(save_base), "FILE", "write the log-probabilities, 4 bytes a row of the vocabulary"},
+    {EVAL, 0, "base", WORD, AT(base), "FILE", "print the divergence from the model that wrote FILE"},
+    {BENCH, 'p', "n-prompt", WORD, AT(prompt_lengths), "LIST", "prompt lengths; default 512"},
+    {BENCH, 'n', "n-gen", WORD, AT(gen_lengths), "LIST", "tokens to decode; default 128"},
+    {BENCH, 'd', "n-depth", WORD, AT(depths), "LIST", "tokens there before; default 0"},
+    {BENCH, 0, "sessions", WORD, AT(session_counts), "LIST", "sessions that decode by turns; default 1"},
+    {BENCH, 't', "threads", WORD, AT(thread_counts), "LIST", "1..256; default: one for each usable core"},
+    {BENCH, 'b', "batch-size", COUNT, AT(batch), "N", "tokens computed together, 1..4096; default 256"},
+    {BENCH, 'r', "repetitions", COUNT, AT(repetitions), "N", "measured after one that is not; 1..1000, default 5"},
+    {BENCH, 'o', "output", WORD, AT(output), "FORM", "md (default), csv or json"},
+    {SYNTH, 0, "shape", WORD, AT(shape), "NAME", "nano (default), mini, large or pico"},
+    {SYNTH, 0, "layers", COUNT, AT(layers), "N", "only the first N; at least one keeps its experts"},
+    {SYNTH, 0, "vocab", COUNT, AT(vocab), "N", "rows of the vocabulary, 512..1000000; default: the shape's"},
+    {SYNTH, 'f', "format", WORD, AT(format), "NAME", "f32 f16 bf16 q8_0 q4_0 .. q4_k_m q5_k_m; default q8_0, bf16"},
+    {SYNTH, 0, "container", WORD, AT(container), "NAME", "gguf (default) or safetensors, then OUT is a new folder"},
     {RUN | EVAL, 't', "threads", COUNT, AT(threads), "N", "1..256; default: one for each usable core"},
-    {RUN | EVAL, 0, "cells", WORD, AT(cells), "TYPE", "keys and values as f32 (default), f16 or bf16"},
-    {RUN | EVAL, 0, "cpu", WORD, AT(cpu), "LEVEL", "highest CPU level used, e.g. c, avx2; default: what there is"},
+    {RUN | EVAL | BENCH, 0, "cells", WORD, AT(cells), "TYPE", "keys and values as f32 (default), f16 or bf16"},
+    {RUN | EVAL | BENCH, 0, "cpu", WORD, AT(cpu), "LEVEL", "highest CPU level used, e.g. c, avx2; default: what there is"},
     {TOKENIZE, 0, "jsonl", FLAG, AT(jsonl), NULL, "lines {\"text\": ..} in, {\"ids\": [..], \"decoded\": ..} out"},
     {EVAL, 0, "json", FLAG, AT(json), NULL, "print one JSON object"},
-    {ALL, 'q', "quiet", FLAG, AT(quiet), NULL, "no notices, bars or speeds"},
+    {ALL | SYNTH, 'q', "quiet", FLAG, AT(quiet), NULL, "no notices, bars or speeds"},
     {ALL, 'v', "verbose", FLAG, AT(verbose), NULL, "say more"},
-    {ALL, 'h', "help", FLAG, AT(help), NULL, "print this"},
+    {ALL | SYNTH, 'h', "help", FLAG, AT(help), NULL, "print this"},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
@@ -63,6 +80,12 @@ static const struct {
      "The model may also be a tokenizer.json. Special tokens are recognised, nothing is added."},
     {COMMAND_EVAL, "eval", "FILE", "Measure the perplexity of a text.\n"
      "Windows do not overlap, their first token is not scored, a remainder is dropped."},
+    {COMMAND_BENCH, "bench", "", "Measure tokens a second, beside what the machine reads and multiplies in the same minute.\n"
+     "A LIST is 512,1024 or a range: 1-4, 0-4096+1024, 1-8*2. -p 0 or -n 0 leaves such rows out. Tokens are random,\n"
+     "none are sampled. With S sessions each appends one token by turns; their rate is that of all together."},
+    {COMMAND_SYNTH, "synth", "OUT", "Write a model of random weights with the shape of a real one, to measure speed without a download.\n"
+     "q4_k_m and q5_k_m mix as llama.cpp does: Q6_K for the output, and for attn_v and ffn_down of every layer in the\n"
+     "first and last eighth and of every third between. safetensors: f32, f16, bf16; without tokenizer.json."},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -95,6 +118,7 @@ static void set_defaults(struct settings *s, enum command command)
 {
     *s = (struct settings){.command = command};
     s->n_predict = s->context = s->window = s->threads = s->top_k = UINT64_MAX;
+    s->repetitions = s->batch = s->chunks = s->layers = s->vocab = UINT64_MAX;
     s->temperature = s->top_p = s->min_p = NAN;
     s->repeat_penalty = s->presence_penalty = s->frequency_penalty = NAN;
 }

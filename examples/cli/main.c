@@ -15,6 +15,8 @@ static const struct {
     {"run", COMMAND_RUN, command_run, "answer a prompt"},
     {"tokenize", COMMAND_TOKENIZE, command_tokenize, "print the token ids of a text"},
     {"eval", COMMAND_EVAL, command_eval, "measure the perplexity of a text"},
+    {"bench", COMMAND_BENCH, command_bench, "measure how fast a model reads and goes on"},
+    {"synth", COMMAND_SYNTH, command_synth, "write a random model of real shape"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
