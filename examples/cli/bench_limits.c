@@ -1,9 +1,10 @@
 /* How fast this machine reads memory and multiplies at this moment: what the rates of `afmoe bench` are to be compared
  * with. Shared machines change from minute to minute.
  *
- * Reading: every thread sums the words of its own part of a buffer of 512 MiB again and again. Multiplying: every
- * thread runs twelve independent chains acc = acc * a + b, enough to hide the latency of the units, in the widest
- * vectors that both the compiler and the CPU have. Both stop at the first look at the clock after 100 ms. */
+ * Reading: every thread sums the words of its own part of a buffer again and again, which is larger than caches are:
+ * 256 MiB, or 16 MiB for each thread. Multiplying: every thread runs twelve independent chains acc = acc * a + b,
+ * enough to hide the latency of the units, in the widest vectors that both the compiler and the CPU have. Both stop at
+ * the first look at the clock after 100 ms. */
 #include "bench.h"
 
 #include <math.h>
@@ -17,7 +18,7 @@
 #define HAVE_X86 1
 #endif
 
-enum { BUFFER_BYTES = 512 << 20, STRIP_BYTES = 4 << 20, N_CHAINS = 12, N_STEPS = 100000 };
+enum { MIN_BUFFER_MIB = 256, MIB_PER_THREAD = 16, STRIP_BYTES = 4 << 20, N_CHAINS = 12, N_STEPS = 100000 };
 static const double RUN_SECONDS = 0.1;
 
 static double now(void)
@@ -184,8 +185,10 @@ bool measure_limits(struct limits *out, int n_threads)
     struct shared shared = {.lock = PTHREAD_MUTEX_INITIALIZER, .decided = PTHREAD_COND_INITIALIZER,
                             .multiply = choose_multiply()};
     struct worker *workers = calloc((size_t)n_threads, sizeof *workers);
-    uint64_t *words = malloc(BUFFER_BYTES);
-    size_t n_words = BUFFER_BYTES / sizeof *words / (size_t)n_threads;
+    size_t mib = (size_t)n_threads * MIB_PER_THREAD;
+    if (mib < MIN_BUFFER_MIB) mib = MIN_BUFFER_MIB;
+    uint64_t *words = malloc(mib << 20);
+    size_t n_words = (mib << 20) / sizeof *words / (size_t)n_threads;
     bool good = workers && words && pthread_barrier_init(&shared.barrier, NULL, (unsigned)n_threads) == 0;
     if (good) {
         for (int i = 0; i < n_threads; i++)
@@ -194,7 +197,7 @@ bool measure_limits(struct limits *out, int n_threads)
         add_up(out, workers, n_threads);
         pthread_barrier_destroy(&shared.barrier);
     } else {
-        complain("out of memory: %d MiB to read", BUFFER_BYTES >> 20);
+        complain("out of memory: %zu MiB to read", mib);
     }
     free(workers);
     free(words);

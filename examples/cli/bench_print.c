@@ -170,10 +170,12 @@ static bool print_md(const struct bench_row *row, uint64_t index)
     if (row->n_depth) n += snprintf(test + n, sizeof test - (size_t)n, " @ d%" PRIu64, row->n_depth);
     if (row->n_sessions > 1) snprintf(test + n, sizeof test - (size_t)n, " x %" PRIu64, row->n_sessions);
     statistics(row, true, &mean, &deviation);
-    if (index == 0 && !put("| model | size | cpu | precision | cells | threads | test | t/s | read GB/s | dot Gflop/s |\n"
-                           "| --- | ---: | --- | --- | --- | ---: | ---: | ---: | ---: | ---: |\n"))
+    if (index == 0 &&
+        !put("| model | size | cpu | precision | cells | threads | test | t/s | read GB/s | dot Gflop/s |\n"
+             "| --- | ---: | --- | --- | --- | ---: | ---: | ---: | ---: | ---: |\n"))
         return false;
-    snprintf(line, sizeof line, "| afmoe %.2fB | %.2f GiB | %s | %s | %s | %d | %s | %.2f \302\261 %.2f | %.1f | %.1f |\n",
+    snprintf(line, sizeof line,
+             "| afmoe %.2fB | %.2f GiB | %s | %s | %s | %d | %s | %.2f \302\261 %.2f | %.1f | %.1f |\n",
              (double)row->model->n_parameters / 1e9, (double)row->model->weight_bytes / (double)(1 << 30),
              afmoe_cpu_level_name(row->context.cpu_level), precision_names[row->context.precision],
              cells_names[row->context.cells], row->context.n_threads, test, mean, deviation, row->limits.read_gb_s,

@@ -44,7 +44,7 @@ static const struct row rows[] = {
     {RUN, 'c', "ctx-size", COUNT, AT(context), "N", "longest prompt and answer in tokens; default 4096"},
     {EVAL, 'w', "window", COUNT, AT(window), "N", "tokens of one window; default 256"},
     {EVAL, 0, "chunks", COUNT, AT(chunks), "N", "most windows to score; default: all"},
-    {EVAL, 0, "save-base", WORD, AT(save_base), "FILE", "write the log-probabilities, 4 bytes a row of the vocabulary"},
+    {EVAL, 0, "save-base", WORD, AT(save_base), "FILE", "write all log-probabilities to FILE, for --base"},
     {EVAL, 0, "base", WORD, AT(base), "FILE", "print the divergence from the model that wrote FILE"},
     {BENCH, 'p', "n-prompt", WORD, AT(prompt_lengths), "LIST", "prompt lengths; default 512"},
     {BENCH, 'n', "n-gen", WORD, AT(gen_lengths), "LIST", "tokens to decode; default 128"},
@@ -57,7 +57,7 @@ static const struct row rows[] = {
     {SYNTH, 0, "shape", WORD, AT(shape), "NAME", "nano (default), mini, large or pico"},
     {SYNTH, 0, "layers", COUNT, AT(layers), "N", "only the first N; at least one keeps its experts"},
     {SYNTH, 0, "vocab", COUNT, AT(vocab), "N", "rows of the vocabulary, 512..1000000; default: the shape's"},
-    {SYNTH, 'f', "format", WORD, AT(format), "NAME", "f32 f16 bf16 q8_0 q4_0 .. q4_k_m q5_k_m; default q8_0, bf16"},
+    {SYNTH, 'f', "format", WORD, AT(format), "NAME", "q8_0 (default of gguf), bf16 (of safetensors), q4_k_m, .."},
     {SYNTH, 0, "container", WORD, AT(container), "NAME", "gguf (default) or safetensors, then OUT is a new folder"},
     {RUN | EVAL, 't', "threads", COUNT, AT(threads), "N", "1..256; default: one for each usable core"},
     {RUN | EVAL | BENCH, 0, "cells", WORD, AT(cells), "TYPE", "keys and values as f32 (default), f16 or bf16"},
@@ -80,10 +80,12 @@ static const struct {
      "The model may also be a tokenizer.json. Special tokens are recognised, nothing is added."},
     {COMMAND_EVAL, "eval", "FILE", "Measure the perplexity of a text.\n"
      "Windows do not overlap, their first token is not scored, a remainder is dropped."},
-    {COMMAND_BENCH, "bench", "", "Measure tokens a second, beside what the machine reads and multiplies in the same minute.\n"
+    {COMMAND_BENCH, "bench", "", 
+     "Measure tokens a second, beside what the machine reads and multiplies in the same minute.\n"
      "A LIST is 512,1024 or a range: 1-4, 0-4096+1024, 1-8*2. -p 0 or -n 0 leaves such rows out. Tokens are random,\n"
      "none are sampled. With S sessions each appends one token by turns; their rate is that of all together."},
-    {COMMAND_SYNTH, "synth", "OUT", "Write a model of random weights with the shape of a real one, to measure speed without a download.\n"
+    {COMMAND_SYNTH, "synth", "OUT", 
+     "Write a model of random weights with the shape of a real one, to measure speed without a download.\n"
      "q4_k_m and q5_k_m mix as llama.cpp does: Q6_K for the output, and for attn_v and ffn_down of every layer in the\n"
      "first and last eighth and of every third between. safetensors: f32, f16, bf16; without tokenizer.json."},
 };
