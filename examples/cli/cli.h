@@ -38,7 +38,7 @@ struct settings {
     uint64_t chunks;
     /* synth */
     const char *shape, *format, *container;
-    uint64_t layers, vocab;
+    uint64_t layers, vocab, shard_mb;
     char **arguments; /* what is left of the command line */
     int n_arguments;
 };

@@ -59,9 +59,11 @@ static const struct row rows[] = {
     {SYNTH, 0, "vocab", COUNT, AT(vocab), "N", "rows of the vocabulary, 512..1000000; default: the shape's"},
     {SYNTH, 'f', "format", WORD, AT(format), "NAME", "q8_0 (default of gguf), bf16 (of safetensors), q4_k_m, .."},
     {SYNTH, 0, "container", WORD, AT(container), "NAME", "gguf (default) or safetensors, then OUT is a new folder"},
+    {SYNTH, 0, "shard-mb", COUNT, AT(shard_mb), "N", "most MB of a safetensors file, 1..1000000; default 5000"},
     {RUN | EVAL, 't', "threads", COUNT, AT(threads), "N", "1..256; default: one for each usable core"},
     {RUN | EVAL | BENCH, 0, "cells", WORD, AT(cells), "TYPE", "keys and values as f32 (default), f16 or bf16"},
-    {RUN | EVAL | BENCH, 0, "cpu", WORD, AT(cpu), "LEVEL", "highest CPU level used, e.g. c, avx2; default: what there is"},
+    {RUN | EVAL | BENCH, 0, "cpu", WORD, AT(cpu), "LEVEL",
+     "highest CPU level used, e.g. c, avx2; default: what there is"},
     {TOKENIZE, 0, "jsonl", FLAG, AT(jsonl), NULL, "lines {\"text\": ..} in, {\"ids\": [..], \"decoded\": ..} out"},
     {EVAL, 0, "json", FLAG, AT(json), NULL, "print one JSON object"},
     {ALL | SYNTH, 'q', "quiet", FLAG, AT(quiet), NULL, "no notices, bars or speeds"},
@@ -120,7 +122,7 @@ static void set_defaults(struct settings *s, enum command command)
 {
     *s = (struct settings){.command = command};
     s->n_predict = s->context = s->window = s->threads = s->top_k = UINT64_MAX;
-    s->repetitions = s->batch = s->chunks = s->layers = s->vocab = UINT64_MAX;
+    s->repetitions = s->batch = s->chunks = s->layers = s->vocab = s->shard_mb = UINT64_MAX;
     s->temperature = s->top_p = s->min_p = NAN;
     s->repeat_penalty = s->presence_penalty = s->frequency_penalty = NAN;
 }

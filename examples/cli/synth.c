@@ -78,12 +78,16 @@ int command_synth(const struct settings *s)
     const struct format *format = choose_format(s, hub);
     if (!format) return EXIT_USAGE;
 
+    uint64_t shard_mb = s->shard_mb == UINT64_MAX ? 5000 : s->shard_mb;
+    if (!within("shard-mb", shard_mb, 1, 1000000)) return EXIT_USAGE;
+
     struct plan plan = {0};
     struct filler filler = {0};
     int code = EXIT_FAILED;
     uint64_t seed = s->seed_given ? s->seed : 0;
     if (plan_make(&plan, &shape, format, hub) && filler_init(&filler, seed, plan.n_bytes, s->quiet)) {
-        code = (hub ? synth_safetensors : synth_gguf)(s->arguments[0], &shape, format, &plan, &filler);
+        code = hub ? synth_safetensors(s->arguments[0], &shape, format, &plan, &filler, shard_mb * 1000000)
+                   : synth_gguf(s->arguments[0], &shape, format, &plan, &filler);
         hide_progress();
     }
     if (code == EXIT_OK && !s->quiet)

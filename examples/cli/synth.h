@@ -69,6 +69,6 @@ bool filler_write(struct filler *filler, struct out_file *file, const struct ten
 int synth_gguf(const char *path, const struct shape *shape, const struct format *format, const struct plan *plan,
                struct filler *filler);
 int synth_safetensors(const char *folder, const struct shape *shape, const struct format *format,
-                      const struct plan *plan, struct filler *filler);
+                      const struct plan *plan, struct filler *filler, uint64_t shard_bytes);
 
 #endif

@@ -1,6 +1,6 @@
-/* A random model as a folder of the hub's layout: config.json, and model.safetensors or shards of at most 5 GB with
- * their index. A safetensors file is the length of its header (8 bytes, little endian), a JSON object that says for
- * each tensor its dtype, shape and place, and the data. There is no tokenizer.json. */
+/* A random model as a folder of the hub's layout: config.json, and model.safetensors or shards with their index.
+ * A safetensors file is the length of its header (8 bytes, little endian), a JSON object that says for each tensor its
+ * dtype, shape and place, and the data. There is no tokenizer.json. */
 #include "synth.h"
 
 #include <errno.h>
@@ -10,8 +10,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define SHARD_BYTES UINT64_C(5000000000)
 
 struct shard {
     size_t begin, end; /* tensors */
@@ -25,7 +23,7 @@ struct folder {
 };
 
 /* As many tensors as fit, one at least. */
-static bool cut(struct folder *folder)
+static bool cut(struct folder *folder, uint64_t shard_bytes)
 {
     const struct plan *plan = folder->plan;
     uint64_t n_bytes = 0;
@@ -36,7 +34,7 @@ static bool cut(struct folder *folder)
     }
     for (size_t i = 0; i < plan->n; i++) {
         uint64_t n = tensor_bytes(&plan->tensors[i]);
-        if (i == 0 || n_bytes + n > SHARD_BYTES) {
+        if (i == 0 || n_bytes + n > shard_bytes) {
             folder->shards[folder->n_shards++].begin = i;
             n_bytes = 0;
         }
@@ -175,14 +173,14 @@ static void remove_all(const struct folder *folder)
 }
 
 int synth_safetensors(const char *path, const struct shape *shape, const struct format *format,
-                      const struct plan *plan, struct filler *filler)
+                      const struct plan *plan, struct filler *filler, uint64_t shard_bytes)
 {
     struct folder folder = {.path = path, .plan = plan};
     if (mkdir(path, 0777) != 0) {
         complain("%s: %s", path, strerror(errno));
         return EXIT_FAILED;
     }
-    bool good = cut(&folder) && write_config(&folder, shape, format);
+    bool good = cut(&folder, shard_bytes) && write_config(&folder, shape, format);
     for (unsigned i = 0; good && i < folder.n_shards; i++) good = write_shard(&folder, i, filler);
     if (good && folder.n_shards > 1) good = write_index(&folder);
     if (!good) remove_all(&folder);

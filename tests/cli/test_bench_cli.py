@@ -210,6 +210,25 @@ class Synth(Case):
             self.good("bench", "-q", "-m", folder, "-p", "4", "-n", "0", "-r", "1", "-t", "1")
             self.fails(1, ["synth", "--container", "safetensors", folder], folder, "exists")
 
+    def test_shards(self):
+        folder = self.path("shards")
+        self.good("synth", "--shape", "pico", "--container", "safetensors", "--shard-mb", "4", "-q", folder)
+        with open(folder + "/model.safetensors.index.json", encoding="utf-8") as file:
+            index = json.load(file)
+        names, total = {}, 0
+        shards = sorted(set(index["weight_map"].values()))
+        self.assertEqual(shards, [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))])
+        self.assertGreater(len(shards), 2)
+        for shard in shards:
+            with open(f"{folder}/{shard}", "rb") as file:
+                header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+            names.update({name: shard for name in header if name != "__metadata__"})
+            size = max(t["data_offsets"][1] for name, t in header.items() if name != "__metadata__")
+            self.assertLessEqual(size, 4000000)
+            total += size
+        self.assertEqual((index["weight_map"], index["metadata"]["total_size"]), (names, total))
+        self.good("bench", "-q", "-m", folder, "-p", "4", "-n", "0", "-r", "1", "-t", "1")
+
     def test_wrong_use(self):
         out = self.path("never")
         for arguments, words in (
@@ -218,6 +237,7 @@ class Synth(Case):
             (["--shape", "pico", "--layers", "5", out], ["1..4"]),
             (["--vocab", "511", out], ["512..1000000"]), (["--vocab", "1000001", out], ["512..1000000"]),
             (["-f", "q9_9", out], ["q9_9", "q8_0", "nvfp4"]), (["--container", "zip", out], ["zip"]),
+            (["--shard-mb", "0", out], ["1..1000000"]),
             (["--container", "safetensors", "-f", "q8_0", out], ["q8_0", "GGUF"]), (["-m", "x", out], ["-m"]),
         ):
             self.fails(2, ["synth", *arguments], *words)
@@ -236,7 +256,8 @@ class Synth(Case):
         def limit():
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-        for options in ([], ["--container", "safetensors"]):
+        for options in ([], ["--container", "safetensors"],
+                        ["--container", "safetensors", "--shard-mb", "1"]):
             out = self.path("cut")
             result = run("synth", "--shape", "pico", *options, out, preexec_fn=limit)
             self.assertEqual((result.returncode, result.stdout), (1, b""))
