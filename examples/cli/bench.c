@@ -168,7 +168,7 @@ static void draw_tokens(struct bench *b, uint64_t n)
 static bool append(afmoe_session *session, const afmoe_token *tokens, uint64_t n)
 {
     afmoe_error error;
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     if (afmoe_session_append(session, tokens, n, NULL, NULL, &error) == AFMOE_OK) return true;
     complain_error(&error);
     return false;
@@ -180,8 +180,8 @@ static bool go_to(struct bench *b, afmoe_session *session, uint64_t depth)
     enum { STRETCH = 512 };
     afmoe_session_stats stats;
     afmoe_error error;
-    afmoe_session_stats_init(&stats);
-    afmoe_error_init(&error);
+    afmoe_session_stats_init(&stats, sizeof stats);
+    afmoe_error_init(&error, sizeof error);
     afmoe_status status = afmoe_session_get_stats(session, &stats, &error);
     if (status == AFMOE_OK && stats.n_tokens > depth) {
         status = afmoe_session_rewind(session, depth, NULL, NULL, &error);
@@ -204,7 +204,7 @@ static bool go_to(struct bench *b, afmoe_session *session, uint64_t depth)
 static bool prepare(struct bench *b, const struct bench_row *row)
 {
     afmoe_error error;
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     for (uint64_t i = 0; i < row->n_sessions; i++) {
         if (!b->open[i] && afmoe_session_create(&b->open[i], b->context, &error) != AFMOE_OK) {
             complain_error(&error);
@@ -282,7 +282,7 @@ static int make_context(struct bench *b, uint64_t longest, int32_t n_threads)
 {
     afmoe_context_options options;
     afmoe_error error;
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     if (!context_options(b->settings, &options)) return EXIT_USAGE;
     options.n_threads = n_threads;
     options.max_tokens = largest(&b->depths) + longest;
@@ -298,7 +298,7 @@ static int measure_threads(struct bench *b, uint64_t longest, int32_t n_threads)
     struct bench_row row = {.model_path = b->path, .model = &b->info};
     int code = make_context(b, longest, n_threads);
     if (code != EXIT_OK) return code;
-    afmoe_context_info_init(&row.context);
+    afmoe_context_info_init(&row.context, sizeof row.context);
     bool good = afmoe_context_get_info(b->context, &row.context, NULL) == AFMOE_OK;
     for (unsigned i = 0; good && i < b->depths.n; i++) {
         row.n_depth = b->depths.values[i];
@@ -342,9 +342,9 @@ int command_bench(const struct settings *settings)
     int code = parse(b, settings) ? open_model(&b->model, settings, false) : EXIT_USAGE;
     if (code == EXIT_OK) {
         b->path = find_model(settings, buffer, sizeof buffer);
-        afmoe_model_info_init(&b->info);
+        afmoe_model_info_init(&b->info, sizeof b->info);
         afmoe_error error;
-        afmoe_error_init(&error);
+        afmoe_error_init(&error, sizeof error);
         code = afmoe_model_get_info(b->model, &b->info, &error) == AFMOE_OK ? measure_all(b) : complain_error(&error);
     }
     afmoe_model_free(b->model);
