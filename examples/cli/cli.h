@@ -9,12 +9,21 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 /* ---- Options: one table for all commands, cli_options.c ---- */
 
-enum command { COMMAND_RUN = 1, COMMAND_TOKENIZE = 2, COMMAND_EVAL = 4, COMMAND_CHAT = 8, COMMAND_INSPECT = 16 };
+enum command {
+    COMMAND_RUN = 1,
+    COMMAND_TOKENIZE = 2,
+    COMMAND_EVAL = 4,
+    COMMAND_CHAT = 8,
+    COMMAND_INSPECT = 16,
+    COMMAND_BENCH = 32,
+    COMMAND_SYNTH = 64
+};
 
 enum { MAX_STOPS = 64 };
 
@@ -29,6 +38,15 @@ struct settings {
     bool seed_given;
     float temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty; /* NaN: not given */
     bool raw, ignore_eos, quiet, verbose, jsonl, json, tensors, help;
+    /* bench: lists as given */
+    const char *prompt_lengths, *gen_lengths, *depths, *session_counts, *thread_counts, *output;
+    uint64_t repetitions, batch;
+    /* eval */
+    const char *base, *save_base;
+    uint64_t chunks;
+    /* synth */
+    const char *shape, *format, *container;
+    uint64_t layers, vocab, shard_mb;
     char **arguments; /* what is left of the command line */
     int n_arguments;
 };
@@ -65,6 +83,21 @@ bool flush_out(void);
 /* A bar on standard error if that is a terminal. Same signature as afmoe_progress_fn; user_data: the label. */
 int32_t show_progress(void *user_data, uint64_t done, uint64_t total);
 void hide_progress(void);
+
+/* ---- Files that are written: cli_file.c ---- */
+
+struct out_file {
+    FILE *stream;
+    const char *path; /* borrowed */
+    uint64_t n_bytes; /* written so far */
+    bool failed;      /* and told; what follows does nothing and is false */
+};
+
+bool out_open(struct out_file *file, const char *path);
+bool out_write(struct out_file *file, const void *bytes, size_t n);
+bool out_print(struct out_file *file, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Without `keep`, or when anything failed, a regular file is removed. True: all of it is written. */
+bool out_close(struct out_file *file, bool keep);
 
 /* ---- Models and contexts: cli_model.c ---- */
 
@@ -150,5 +183,7 @@ int command_tokenize(const struct settings *settings);
 int command_eval(const struct settings *settings);
 int command_chat(const struct settings *settings);
 int command_inspect(const struct settings *settings);
+int command_bench(const struct settings *settings);
+int command_synth(const struct settings *settings);
 
 #endif

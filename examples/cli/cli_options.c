@@ -28,9 +28,11 @@ enum {
     EVAL = COMMAND_EVAL,
     CHAT = COMMAND_CHAT,
     INSPECT = COMMAND_INSPECT,
+    BENCH = COMMAND_BENCH,
+    SYNTH = COMMAND_SYNTH,
     ANSWER = RUN | CHAT,
     COMPUTE = ANSWER | EVAL,
-    ALL = COMPUTE | TOKENIZE | INSPECT
+    ALL = COMPUTE | TOKENIZE | INSPECT | BENCH /* that open a model */
 };
 
 static const struct row rows[] = {
@@ -41,7 +43,7 @@ static const struct row rows[] = {
     {ANSWER, 'n', "predict", COUNT, AT(n_predict), "N", "most tokens to generate; default: until something stops"},
     {ANSWER, 'r', "stop", STOP, 0, "TEXT", "stop before this text; up to 64 times"},
     {ANSWER, 0, "ignore-eos", FLAG, AT(ignore_eos), NULL, "do not stop where the model ends its turn"},
-    {ANSWER, 's', "seed", SEED, AT(seed), "N", "of the draws; default 0"},
+    {ANSWER | SYNTH, 's', "seed", SEED, AT(seed), "N", "of all that is random; default 0"},
     {ANSWER, 0, "temp", REAL, AT(temperature), "X", "temperature, 0..100; 0: the most likely token"},
     {ANSWER, 0, "top-k", COUNT, AT(top_k), "K", "keep the K most likely tokens, 1..2^32"},
     {ANSWER, 0, "top-p", REAL, AT(top_p), "P", "keep the most likely tokens up to this probability, 0..1"},
@@ -51,15 +53,33 @@ static const struct row rows[] = {
     {ANSWER, 0, "frequency-penalty", REAL, AT(frequency_penalty), "X", "for every time they were, -100..100"},
     {ANSWER, 'c', "ctx-size", COUNT, AT(context), "N", "longest timeline in tokens; default 4096"},
     {EVAL, 'w', "window", COUNT, AT(window), "N", "tokens of one window; default 256"},
+    {EVAL, 0, "chunks", COUNT, AT(chunks), "N", "most windows to score; default: all"},
+    {EVAL, 0, "save-base", WORD, AT(save_base), "FILE", "write all log-probabilities to FILE, for --base"},
+    {EVAL, 0, "base", WORD, AT(base), "FILE", "print the divergence from the model that wrote FILE"},
+    {BENCH, 'p', "n-prompt", WORD, AT(prompt_lengths), "LIST", "prompt lengths; default 512"},
+    {BENCH, 'n', "n-gen", WORD, AT(gen_lengths), "LIST", "tokens to decode; default 128"},
+    {BENCH, 'd', "n-depth", WORD, AT(depths), "LIST", "tokens there before; default 0"},
+    {BENCH, 0, "sessions", WORD, AT(session_counts), "LIST", "sessions that decode by turns; default 1"},
+    {BENCH, 't', "threads", WORD, AT(thread_counts), "LIST", "1..256; default: one for each usable core"},
+    {BENCH, 'b', "batch-size", COUNT, AT(batch), "N", "tokens computed together, 1..4096; default 256"},
+    {BENCH, 'r', "repetitions", COUNT, AT(repetitions), "N", "measured after one that is not; 1..1000, default 5"},
+    {BENCH, 'o', "output", WORD, AT(output), "FORM", "md (default), csv or json"},
+    {SYNTH, 0, "shape", WORD, AT(shape), "NAME", "nano (default), mini, large or pico"},
+    {SYNTH, 0, "layers", COUNT, AT(layers), "N", "only the first N; at least one keeps its experts"},
+    {SYNTH, 0, "vocab", COUNT, AT(vocab), "N", "rows of the vocabulary, 512..1000000; default: the shape's"},
+    {SYNTH, 'f', "format", WORD, AT(format), "NAME", "q8_0 (default of gguf), bf16 (of safetensors), q4_k_m, .."},
+    {SYNTH, 0, "container", WORD, AT(container), "NAME", "gguf (default) or safetensors, then OUT is a new folder"},
+    {SYNTH, 0, "shard-mb", COUNT, AT(shard_mb), "N", "most MB of a safetensors file, 1..1000000; default 5000"},
     {COMPUTE, 't', "threads", COUNT, AT(threads), "N", "1..256; default: one for each usable core"},
-    {COMPUTE, 0, "cells", WORD, AT(cells), "TYPE", "keys and values as f32 (default), f16 or bf16"},
-    {COMPUTE, 0, "cpu", WORD, AT(cpu), "LEVEL", "highest CPU level used, e.g. c, avx2; default: what there is"},
+    {COMPUTE | BENCH, 0, "cells", WORD, AT(cells), "TYPE", "keys and values as f32 (default), f16 or bf16"},
+    {COMPUTE | BENCH, 0, "cpu", WORD, AT(cpu), "LEVEL",
+     "highest CPU level used, e.g. c, avx2; default: what there is"},
     {TOKENIZE, 0, "jsonl", FLAG, AT(jsonl), NULL, "lines {\"text\": ..} in, {\"ids\": [..], \"decoded\": ..} out"},
     {INSPECT, 0, "tensors", FLAG, AT(tensors), NULL, "list every tensor"},
     {EVAL | INSPECT, 0, "json", FLAG, AT(json), NULL, "print one JSON object"},
-    {ALL, 'q', "quiet", FLAG, AT(quiet), NULL, "no notices, bars or speeds"},
+    {ALL | SYNTH, 'q', "quiet", FLAG, AT(quiet), NULL, "no notices, bars or speeds"},
     {ALL, 'v', "verbose", FLAG, AT(verbose), NULL, "say more"},
-    {ALL, 'h', "help", FLAG, AT(help), NULL, "print this"},
+    {ALL | SYNTH, 'h', "help", FLAG, AT(help), NULL, "print this"},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
@@ -79,6 +99,14 @@ static const struct {
     {COMMAND_INSPECT, "inspect", "[FILE_OR_FOLDER]",
      "Tell what a checkpoint holds, and whether this version can run it.\n"
      "Where it cannot, the exit code is 1 and the reason is told; what can be read is printed all the same."},
+    {COMMAND_BENCH, "bench", "", 
+     "Measure tokens a second, beside what the machine reads and multiplies in the same minute.\n"
+     "A LIST is 512,1024 or a range: 1-4, 0-4096+1024, 1-8*2. -p 0 or -n 0 leaves such rows out. Tokens are random,\n"
+     "none are sampled. With S sessions each appends one token by turns; their rate is that of all together."},
+    {COMMAND_SYNTH, "synth", "OUT", 
+     "Write a model of random weights with the shape of a real one, to measure speed without a download.\n"
+     "q4_k_m and q5_k_m mix as llama.cpp does: Q6_K for the output, and for attn_v and ffn_down of every layer in the\n"
+     "first and last eighth and of every third between. safetensors: f32, f16, bf16; without tokenizer.json."},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -111,6 +139,7 @@ static void set_defaults(struct settings *s, enum command command)
 {
     *s = (struct settings){.command = command};
     s->n_predict = s->context = s->window = s->threads = s->top_k = UINT64_MAX;
+    s->repetitions = s->batch = s->chunks = s->layers = s->vocab = s->shard_mb = UINT64_MAX;
     s->temperature = s->top_p = s->min_p = NAN;
     s->repeat_penalty = s->presence_penalty = s->frequency_penalty = NAN;
 }

@@ -17,6 +17,8 @@ static const struct {
     {"inspect", COMMAND_INSPECT, command_inspect, "tell what a checkpoint holds and whether it can be run"},
     {"tokenize", COMMAND_TOKENIZE, command_tokenize, "print the token ids of a text"},
     {"eval", COMMAND_EVAL, command_eval, "measure the perplexity of a text"},
+    {"bench", COMMAND_BENCH, command_bench, "measure how fast a model reads and goes on"},
+    {"synth", COMMAND_SYNTH, command_synth, "write a random model of real shape"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 

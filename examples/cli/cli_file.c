@@ -1,0 +1,63 @@
+/* Files the commands write: whole or not at all, every failure told once with its cause. */
+#include "cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool fail(struct out_file *file)
+{
+    if (!file->failed) complain("%s: %s", file->path, errno ? strerror(errno) : "a write failed");
+    file->failed = true;
+    return false;
+}
+
+bool out_open(struct out_file *file, const char *path)
+{
+    *file = (struct out_file){.path = path};
+    file->stream = fopen(path, "wb");
+    return file->stream || fail(file);
+}
+
+bool out_write(struct out_file *file, const void *bytes, size_t n)
+{
+    if (file->failed) return false;
+    errno = 0;
+    if (n && fwrite(bytes, 1, n, file->stream) != n) return fail(file);
+    file->n_bytes += n;
+    return true;
+}
+
+bool out_print(struct out_file *file, const char *format, ...)
+{
+    va_list arguments;
+    if (file->failed) return false;
+    errno = 0;
+    va_start(arguments, format);
+    int n = vfprintf(file->stream, format, arguments);
+    va_end(arguments);
+    if (n < 0) return fail(file);
+    file->n_bytes += (uint64_t)n;
+    return true;
+}
+
+/* Devices and pipes stay where they are. */
+static void remove_regular(const char *path)
+{
+    struct stat status;
+    if (lstat(path, &status) == 0 && S_ISREG(status.st_mode)) unlink(path);
+}
+
+bool out_close(struct out_file *file, bool keep)
+{
+    if (!file->stream) return false;
+    errno = 0;
+    if (fclose(file->stream) != 0 && keep) fail(file); /* when it is thrown away, nobody wants to know */
+    file->stream = NULL;
+    if (keep && !file->failed) return true;
+    remove_regular(file->path);
+    return false;
+}
