@@ -14,8 +14,9 @@ struct gguf_parts {
     uint64_t n;
 };
 
-/* `first` was opened from `path`; NULL (a descriptor or memory) is UNSUPPORTED for a split file. FORMAT naming the part for one that is missing, belongs to another split or does not
- * say where it belongs, and when `path` is not the first. */
+/* `first` was opened from `path`; NULL (a descriptor or memory) is UNSUPPORTED for a split file. FORMAT naming the part
+ * for one that is missing, belongs to another split or does not say where it belongs, and when `path` is not the
+ * first. */
 afmoe_status afmoe__gguf_open_parts(struct gguf_parts *out, const struct gguf *first, const char *path,
                                     enum file_mode mode, afmoe_error *error);
 /* Safe on a zeroed struct. */

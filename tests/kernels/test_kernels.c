@@ -897,8 +897,8 @@ void afmoe__kernels_avx512_by_simde(struct kernels *k); /* simde_avx512.h */
 static bool add_emulated_avx512(void)
 {
     struct kernels k;
+    if (afmoe__cpu_level() < AFMOE_CPU_AVX2) return false;
     afmoe__kernels_select(&k, AFMOE_CPU_AVX2);
-    if (k.level != AFMOE_CPU_AVX2 || afmoe__cpu_level() < AFMOE_CPU_AVX2) return false;
     afmoe__kernels_avx512_by_simde(&k);
     levels[n_levels++] = k;
     print_message("level avx512 is emulated by SIMDe\n");

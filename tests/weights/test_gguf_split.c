@@ -177,6 +177,44 @@ static void test_name_without_number(void **state)
     check_refused(scratch_path(&scratch, part_name(1, N_PARTS)), AFMOE_FORMAT, "is part 2 of 3", "second part opened");
 }
 
+/* Read instead of mapped: every part's bytes are loaded. */
+static void test_read_mode(void **state)
+{
+    (void)state;
+    struct checkpoint mapped, read;
+    struct checkpoint_options options = plain_options();
+    const char *path = write_parts(NULL);
+    check_open(&mapped, path, &options, AFMOE_OK, "", "mapped");
+    options.read = true;
+    check_open(&read, path, &options, AFMOE_OK, "", "read");
+    check_same(&read.weights.embedding, &mapped.weights.embedding);
+    check_same(&read.weights.head, &mapped.weights.head);
+    check_same(&read.weights.layers[1].shared.down, &mapped.weights.layers[1].shared.down);
+    assert_true(touch_view(&read) == touch_view(&mapped));
+    afmoe__checkpoint_close(&mapped);
+    afmoe__checkpoint_close(&read);
+}
+
+/* Without a path the other parts cannot be found. */
+static void test_from_memory(void **state)
+{
+    (void)state;
+    struct gguf_writer w;
+    struct buffer bytes;
+    uint64_t n_header;
+    struct checkpoint c;
+    struct checkpoint_options options = plain_options();
+    afmoe_error error = {.size = sizeof error};
+    gguf_writer_init_part(&w, FORMAT_Q8_0, 0, N_PARTS);
+    gguf_serialise(&w, &bytes, &n_header);
+    const struct checkpoint_source source = {.kind = SOURCE_MEMORY, .data = bytes.data, .length = bytes.n};
+    assert_int_equal(afmoe__checkpoint_open_source(&c, &source, &options, &error), AFMOE_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "is the first of 3 parts"));
+    afmoe__checkpoint_close(&c);
+    gguf_writer_free(&w);
+    buffer_free(&bytes);
+}
+
 static int make_scratch(void **state)
 {
     (void)state;
@@ -197,6 +235,7 @@ int main(void)
         cmocka_unit_test(test_opens_as_the_whole), cmocka_unit_test(test_first_part_without_tensors),
         cmocka_unit_test(test_faults),             cmocka_unit_test(test_part_missing),
         cmocka_unit_test(test_part_is_no_gguf),    cmocka_unit_test(test_name_without_number),
+        cmocka_unit_test(test_read_mode),          cmocka_unit_test(test_from_memory),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }
