@@ -30,10 +30,10 @@
  *              lives. Arguments are read during the call only, never kept, unless said.
  *   Order      a context holds a reference on its model, a session on its context: free them in any order.
  *   Structs    begin with `size`, the caller's sizeof. X_init(&x, sizeof x) sets it and all defaults, within that size;
- *              a NULL options pointer means these defaults. Zero has no second meaning. Structs only ever grow at the end: one smaller than this
- *              header's (an older caller) gets the defaults for what it lacks; a larger one is accepted when the
- *              unknown tail is zero and answers AFMOE_UNSUPPORTED otherwise. For structs that come out, set `size`
- *              before the call; only what fits is written.
+ *              a NULL options pointer means these defaults. Zero has no second meaning. Structs only ever grow at the
+ *              end: one smaller than this header's (an older caller) gets the defaults for what it lacks; a larger one
+ *              is accepted when the unknown tail is zero and answers AFMOE_UNSUPPORTED otherwise. For structs that come
+ *              out, set `size` before the call; only what fits is written.
  *   Strings    are UTF-8 with an explicit length in bytes where any byte may occur, else NUL-terminated.
  *   Buffers    when one is too small: AFMOE_CAPACITY, the needed count in *out_n, nothing else written. A NULL buffer
  *              with capacity 0 asks for the count. out_n may be NULL where a buffer stands beside it.

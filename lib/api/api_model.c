@@ -25,7 +25,8 @@ static afmoe_status open_tokenizer(afmoe_model *model, const afmoe_model_options
 {
     afmoe_error reason;
     afmoe_error_init(&reason, sizeof reason);
-    snprintf(model->no_tokenizer, sizeof model->no_tokenizer, "the checkpoint has no tokenizer.json, so it has no text");
+    snprintf(model->no_tokenizer, sizeof model->no_tokenizer,
+             "the checkpoint has no tokenizer.json, so it has no text");
     afmoe_status status = load_tokenizer(model, options->max_json_bytes, &reason);
     if (status != AFMOE_UNSUPPORTED || !model->checkpoint.has_config)
         return status == AFMOE_OK ? status : afmoe__fail(error, status, "%s", reason.message);

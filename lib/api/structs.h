@@ -6,8 +6,8 @@
 
 #include "afmoe.h"
 
-/* Copy the caller's struct over `full`, which holds the defaults. `given` NULL: the defaults. Smaller: the rest keeps its
- * defaults. Larger: UNSUPPORTED unless the unknown tail is zero. INVALID for a size below one field. full->size
+/* Copy the caller's struct over `full`, which holds the defaults. `given` NULL: the defaults. Smaller: the rest keeps
+ * its defaults. Larger: UNSUPPORTED unless the unknown tail is zero. INVALID for a size below one field. full->size
  * ends as full_bytes. */
 afmoe_status afmoe__struct_read(void *full, uint32_t full_bytes, const void *given, const char *name,
                                 afmoe_error *error);
@@ -18,8 +18,8 @@ afmoe_status afmoe__struct_check_out(const void *given, const char *name, afmoe_
 /* Copy as much of `full` as the caller's size holds; its size field stays. NULL is fine. */
 void afmoe__struct_write(void *given, const void *full, uint32_t full_bytes);
 
-/* The caller's buffer of `capacity` elements for `n`: sets *out_n (when not NULL), then OK or CAPACITY; INVALID when it is
- * NULL and its capacity is not 0. */
+/* The caller's buffer of `capacity` elements for `n`: sets *out_n (when not NULL), then OK or CAPACITY; INVALID when it
+ * is NULL and its capacity is not 0. */
 afmoe_status afmoe__check_capacity(const void *buffer, uint64_t capacity, uint64_t n, uint64_t *out_n,
                                    afmoe_error *error);
 

@@ -268,7 +268,8 @@ void afmoe__pool_run(struct pool *pool, pool_stage_fn stage, void *arg, uint64_t
         for (uint64_t i = 0; i < n_pieces && !afmoe__pool_stopped(pool); i++) run_piece(&pool->job, i, 0);
         return;
     }
-    for (uint64_t first = 0; first < n_pieces && !afmoe__pool_stopped(pool); first += UINT32_MAX) { /* as many as a share can count */
+    for (uint64_t first = 0; first < n_pieces && !afmoe__pool_stopped(pool); first += UINT32_MAX) {
+        /* as many as a share can count */
         pool->job.first_piece = first;
         run_pieces(pool, n_pieces - first < UINT32_MAX ? n_pieces - first : UINT32_MAX);
     }

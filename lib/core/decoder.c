@@ -147,7 +147,8 @@ uint64_t afmoe__decoder_scratch_bytes(const struct decoder *d)
 uint64_t afmoe__decoder_scratch_needed(const struct model_config *config, const struct decoder_options *options)
 {
     struct decoder d = {.config = config, .max_rows = options->max_rows};
-    return lay_out(&d, NULL) + options->threads.n_threads * engine_scratch_piece(worker_scratch_bytes(&d, options->cpu_level));
+    uint64_t each = engine_scratch_piece(worker_scratch_bytes(&d, options->cpu_level));
+    return lay_out(&d, NULL) + options->threads.n_threads * each;
 }
 
 /* ---- The pass ---- */

@@ -12,11 +12,10 @@ afmoe_status afmoe__engine_create(struct engine *out, int32_t cpu_level, const s
     memset(out, 0, sizeof *out);
     afmoe__kernels_select(&out->kernels, cpu_level);
     out->worker_scratch_bytes = engine_scratch_piece(worker_scratch_bytes);
-    out->worker_scratch = afmoe__alloc_aligned(threads->n_threads, out->worker_scratch_bytes);
-    if (!out->worker_scratch)
-        return afmoe__fail_memory(error, threads->n_threads * out->worker_scratch_bytes, "scratch of the worker threads");
-    /* Touched at once, as the decoder's. */
-    memset(out->worker_scratch, 0, threads->n_threads * out->worker_scratch_bytes);
+    uint64_t n_bytes = threads->n_threads * out->worker_scratch_bytes;
+    out->worker_scratch = afmoe__alloc_aligned(n_bytes, 1);
+    if (!out->worker_scratch) return afmoe__fail_memory(error, n_bytes, "scratch of the worker threads");
+    memset(out->worker_scratch, 0, n_bytes); /* touched at once, as the decoder's */
     afmoe_status status = afmoe__pool_create(&out->pool, threads, error);
     if (status != AFMOE_OK) afmoe__engine_destroy(out);
     return status;

@@ -9,7 +9,7 @@
 
 #define AT(member) offsetof(struct model_config, member)
 
-/* Each expert takes some hundred bytes of views at open, whatever its file does: Large has 13,824, this allows 30 MiB. */
+/* Each expert takes some hundred bytes of views at open, whatever its file does. Large has 13,824; this allows 30 MiB. */
 enum { MAX_ALL_EXPERTS = 1 << 18 };
 
 static const double max_tokens = 4294967296.0;

@@ -57,7 +57,8 @@ static afmoe_status read_eos(struct generation_config *out, const struct json_ob
     int64_t limit = vocab_size ? (int64_t)vocab_size : INT32_MAX;
     if (n == 0) return AFMOE_OK;
     if (n > MAX_EOS_TOKENS) { /* every generated token is looked for among them */
-        return afmoe__fail(from->error, AFMOE_LIMIT, "%.120s: eos_token_id lists %llu tokens, allowed are %d", from->file,
+        return afmoe__fail(from->error, AFMOE_LIMIT, "%.120s: eos_token_id lists %llu tokens, allowed are %d",
+                           from->file,
                            (unsigned long long)n, MAX_EOS_TOKENS);
     }
     int32_t *tokens = afmoe__alloc_array(n, sizeof *tokens);

@@ -32,7 +32,8 @@ afmoe_status afmoe__tensors_add_gguf(struct tensor_table *table, const struct gg
         const struct gguf_tensor *from = afmoe__gguf_tensor(gguf, i);
         struct tensor *to = &table->tensors[table->n++];
         *to = (struct tensor){.name = from->name, .file = afmoe__gguf_name(gguf), .data = from->data,
-                              .file_offset = from->file_offset, .n_bytes = from->n_bytes, .n_dims = from->n_dims, .format = from->format,
+                              .file_offset = from->file_offset, .n_bytes = from->n_bytes, .n_dims = from->n_dims,
+                               .format = from->format,
                               .type_name = from->type_name, .n_elements = 1};
         for (uint32_t d = 0; d < from->n_dims; d++) {
             to->shape[d] = from->dims[from->n_dims - 1 - d];
