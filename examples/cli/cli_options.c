@@ -99,11 +99,11 @@ static const struct {
     {COMMAND_INSPECT, "inspect", "[FILE_OR_FOLDER]",
      "Tell what a checkpoint holds, and whether this version can run it.\n"
      "Where it cannot, the exit code is 1 and the reason is told; what can be read is printed all the same."},
-    {COMMAND_BENCH, "bench", "", 
+    {COMMAND_BENCH, "bench", "",
      "Measure tokens a second, beside what the machine reads and multiplies in the same minute.\n"
      "A LIST is 512,1024 or a range: 1-4, 0-4096+1024, 1-8*2. -p 0 or -n 0 leaves such rows out. Tokens are random,\n"
      "none are sampled. With S sessions each appends one token by turns; their rate is that of all together."},
-    {COMMAND_SYNTH, "synth", "OUT", 
+    {COMMAND_SYNTH, "synth", "OUT",
      "Write a model of random weights with the shape of a real one, to measure speed without a download.\n"
      "q4_k_m and q5_k_m mix as llama.cpp does: Q6_K for the output, and for attn_v and ffn_down of every layer in the\n"
      "first and last eighth and of every third between. safetensors: f32, f16, bf16; without tokenizer.json."},
