@@ -69,13 +69,17 @@ static uint64_t lay_out(struct decoder *d, uint8_t *base)
     return used + afmoe__experts_layout(&d->experts, base ? base + used : NULL, c, rows);
 }
 
-static uint64_t most_columns(const struct model_config *c)
+/* The most of all matrices' columns: a panel of fewer columns has more rows, so the widest matrix is not the one that
+ * needs most. */
+static uint64_t linear_scratch_bytes(const struct model_config *c, const struct kernels *kernels, uint64_t rows)
 {
-    uint64_t candidates[] = {c->hidden_size, (uint64_t)c->n_heads * c->head_dim, c->intermediate_size,
-                             c->moe_intermediate_size, c->n_shared_experts * c->moe_intermediate_size};
+    uint64_t columns[] = {c->hidden_size, (uint64_t)c->n_heads * c->head_dim, c->intermediate_size,
+                          c->moe_intermediate_size, c->n_shared_experts * c->moe_intermediate_size};
     uint64_t most = 0;
-    for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++)
-        if (candidates[i] > most) most = candidates[i];
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        uint64_t bytes = afmoe__linear_scratch_bytes(kernels, rows, columns[i]);
+        if (bytes > most) most = bytes;
+    }
     return most;
 }
 
@@ -84,7 +88,7 @@ static uint64_t worker_scratch_bytes(const struct decoder *d, int32_t cpu_level)
     struct kernels kernels;
     afmoe__kernels_select(&kernels, cpu_level);
     uint64_t rows = d->max_rows > HEAD_ROWS ? d->max_rows : HEAD_ROWS;
-    uint64_t linear = afmoe__linear_scratch_bytes(&kernels, rows, most_columns(d->config));
+    uint64_t linear = linear_scratch_bytes(d->config, &kernels, rows);
     uint64_t attention = afmoe__attention_scratch_bytes(d->config);
     return linear > attention ? linear : attention;
 }

@@ -21,7 +21,7 @@ struct linear_job {
     uint64_t first_unit;       /* set by linear_run */
 };
 
-/* Scratch one worker needs for jobs of at most n_tokens tokens and n_columns columns. */
+/* Scratch one worker needs for jobs of at most n_tokens tokens and of n_columns columns; of fewer it may be more. */
 uint64_t afmoe__linear_scratch_bytes(const struct kernels *kernels, uint64_t n_tokens, uint64_t n_columns);
 
 /* Run all jobs as one stage. They must not read what another of them writes. */

@@ -335,6 +335,13 @@ class Bench(Case):
                      "99999999999999999999"):
             self.fails(2, ["bench", "-m", self.pico, "-p", text], "--n-prompt")
 
+    def test_matrices_of_many_widths(self):
+        """The widest matrix of Mini is not the one whose panel needs most scratch; a sanitizer sees what is missing."""
+        model = self.path("mini.gguf")
+        self.good("synth", "--shape", "mini", "--layers", "2", "--vocab", "512", "-f", "q4_0", "-q", model)
+        self.good("bench", "-q", "-m", model, "-p", "8", "-n", "0", "-r", "1")
+        os.unlink(model)
+
     def test_wrong_use(self):
         for arguments, words in (
             (["x"], ["'x'"]), (["-p", "0", "-n", "0"], ["nothing"]), (["-r", "0"], ["1..1000"]),
