@@ -118,9 +118,9 @@ static void put_u16(struct buffer *buffer, uint16_t x)
     buffer_put(buffer, bytes, 2);
 }
 
-void buffer_put_elements(struct buffer *buffer, enum tensor_format format, uint64_t n)
+static void put_encoded(struct buffer *buffer, enum tensor_format format, uint64_t begin, uint64_t end)
 {
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = begin; i < end; i++) {
         float x = tiny_element(i);
         uint32_t bits;
         memcpy(&bits, &x, 4);
@@ -138,6 +138,16 @@ void buffer_put_elements(struct buffer *buffer, enum tensor_format format, uint6
         uint8_t byte = (uint8_t)(i * 37);
         buffer_put(buffer, &byte, 1);
     }
+}
+
+void buffer_put_elements(struct buffer *buffer, enum tensor_format format, uint64_t n)
+{
+    enum { PERIOD = 128 }; /* of the elements, and a multiple of every block: encoded once, then copied */
+    struct buffer period = {0};
+    put_encoded(&period, format, 0, n < PERIOD ? n : PERIOD);
+    for (uint64_t i = 0; i < n / PERIOD; i++) buffer_put(buffer, period.data, period.n);
+    put_encoded(buffer, format, n / PERIOD * PERIOD, n);
+    buffer_free(&period);
 }
 
 /* ---- GGUF ------------------------------------------------------------------------------------------------------- */
