@@ -1,12 +1,12 @@
 /* What the fuzz targets share: the fuzzer's bytes as choices, files without a disk, edits on JSON texts, and a tiny
- * tokenizer and model.
+ * model.
  *
  * A target exports LLVMFuzzerTestOneInput. With clang and -Dfuzz=enabled it is a libFuzzer program; with replay.c and any
  * compiler it runs the inputs kept in corpus/ as a test. A broken promise ends the process. */
 #ifndef AFMOE_TESTS_FUZZ_H
 #define AFMOE_TESTS_FUZZ_H
 
-#include "../weights/fixture_writer.h"
+#include "fixture_writer.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -73,14 +73,11 @@ void json_base_init(struct json_base *base, const char *text);
 void json_edit(struct buffer *out, const struct json_base *base, struct choices *c, const char *const *words,
                size_t n_words);
 
-/* ---- A tiny tokenizer and model --------------------------------------------------------------------------------- */
+/* ---- A tiny model ----------------------------------------------------------------------------------------------- */
 
 enum { TINY_IDS = 288 };
 
-/* 256 bytes, merges of English, added tokens of ChatML, gaps; as JSON (a new reference) and as keys of a GGUF file. */
-json_t *tiny_tokenizer(void);
-void gguf_add_tiny_tokenizer(struct gguf_writer *w);
-/* The tiny model with TINY_IDS rows and that tokenizer, opened from DISK; it is made once and kept. */
+/* The tiny model with TINY_IDS rows and the tiny tokenizer, opened from DISK; it is made once and kept. */
 afmoe_model *tiny_model(void);
 /* A file below $AFMOE_TEST_DATA (else tests/data). */
 void read_data_file(struct buffer *out, const char *name);

@@ -3,6 +3,7 @@
 #include "fuzz.h"
 
 #include "checkpoint.h"
+#include "tiny_tokenizer.h"
 #include "tokenizer.h"
 
 #include <stdlib.h>
@@ -148,12 +149,11 @@ static void edit(struct gguf_writer *w, struct choices *c, struct byte_edits *la
     }
 }
 
-static void build(struct buffer *out, struct choices *c)
+static void build(struct buffer *out, struct choices *c, uint8_t kind)
 {
     struct gguf_writer w;
     struct byte_edits later = {.n = 0};
     uint64_t n_header;
-    uint8_t kind = choose_u8(c);
     gguf_writer_init(&w, (enum tensor_format)(kind % N_FORMATS));
     if (kind & 16) {
         gguf_add_tiny_tokenizer(&w);
@@ -226,24 +226,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct choices c = {data, size};
     struct buffer bytes = {0};
     afmoe_error error = {.size = sizeof error};
-    if (choose_u8(&c) == 255) buffer_put(&bytes, c.at, c.n);
-    else build(&bytes, &c);
+    uint8_t kind = choose_u8(&c);
+    if (kind == 255) buffer_put(&bytes, c.at, c.n);
+    else build(&bytes, &c, kind);
     disk_clear();
     disk_put("x.gguf", bytes.data, bytes.n);
-
-    for (int tokenizer_only = 0; tokenizer_only < 2; tokenizer_only++) {
-        struct checkpoint checkpoint;
-        const struct checkpoint_options options = {.tokenizer_only = tokenizer_only, .strict = size & 1,
-                                                   .max_json_bytes = 1 << 25};
-        afmoe_status status =
-            CHECK_ONE_OF(afmoe__checkpoint_open(&checkpoint, DISK "/x.gguf", &options, &error), AFMOE_OK, AFMOE_FORMAT,
-                         AFMOE_TRUNCATED, AFMOE_LIMIT, AFMOE_UNSUPPORTED);
-        if (status == AFMOE_OK && checkpoint.gguf) {
-            fuzz_sink += read_keys(checkpoint.gguf);
-            open_tokenizer(checkpoint.gguf);
-        }
-        afmoe__checkpoint_close(&checkpoint);
-    }
     buffer_free(&bytes);
+
+    struct checkpoint checkpoint;
+    const struct checkpoint_options options = {.tokenizer_only = kind == 255 ? size & 1 : (kind & 0x60) == 0x60,
+                                               .strict = kind & 0x80,
+                                               .max_json_bytes = 1 << 25};
+    afmoe_status status = CHECK_ONE_OF(afmoe__checkpoint_open(&checkpoint, DISK "/x.gguf", &options, &error), AFMOE_OK,
+                                       AFMOE_FORMAT, AFMOE_TRUNCATED, AFMOE_LIMIT, AFMOE_UNSUPPORTED);
+    if (status == AFMOE_OK && checkpoint.gguf) {
+        fuzz_sink += read_keys(checkpoint.gguf);
+        open_tokenizer(checkpoint.gguf);
+    }
+    afmoe__checkpoint_close(&checkpoint);
     return 0;
 }

@@ -2,9 +2,9 @@
  * that loads turns a text into ids and back. */
 #include "fuzz.h"
 
-#include "tokenizer.h"
-
 #include "file.h"
+#include "tiny_tokenizer.h"
+#include "tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>

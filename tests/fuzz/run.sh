@@ -6,7 +6,7 @@ set -eu
 build=$1 seconds=$2
 shift 2
 here=$(cd "$(dirname "$0")" && pwd)
-export AFMOE_TEST_DATA="$here/../data"
+export AFMOE_TEST_DATA="$here/../data" ASAN_OPTIONS=quarantine_size_mb=16
 for target; do
     work=$build/fuzz/$target
     mkdir -p "$work" "$here/corpus/$target"

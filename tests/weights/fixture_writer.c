@@ -43,7 +43,10 @@ void buffer_put_u64(struct buffer *buffer, uint64_t x)
 
 void buffer_pad(struct buffer *buffer, uint64_t multiple)
 {
-    while (buffer->n % multiple) buffer_put(buffer, "", 1);
+    static const uint8_t zeros[64];
+    for (uint64_t n; (n = (multiple - buffer->n % multiple) % multiple) > 0;) {
+        buffer_put(buffer, zeros, n < sizeof zeros ? n : sizeof zeros);
+    }
 }
 
 void buffer_free(struct buffer *buffer)
@@ -143,11 +146,11 @@ static void put_encoded(struct buffer *buffer, enum tensor_format format, uint64
 void buffer_put_elements(struct buffer *buffer, enum tensor_format format, uint64_t n)
 {
     enum { PERIOD = 128 }; /* of the elements, and a multiple of every block: encoded once, then copied */
-    struct buffer period = {0};
-    put_encoded(&period, format, 0, n < PERIOD ? n : PERIOD);
-    for (uint64_t i = 0; i < n / PERIOD; i++) buffer_put(buffer, period.data, period.n);
+    static struct buffer periods[N_FORMATS];
+    struct buffer *period = &periods[format];
+    if (period->n == 0) put_encoded(period, format, 0, PERIOD);
+    for (uint64_t i = 0; i < n / PERIOD; i++) buffer_put(buffer, period->data, period->n);
     put_encoded(buffer, format, n / PERIOD * PERIOD, n);
-    buffer_free(&period);
 }
 
 /* ---- GGUF ------------------------------------------------------------------------------------------------------- */
