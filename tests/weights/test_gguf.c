@@ -5,6 +5,7 @@
 #include "opening.h"
 
 #include <math.h>
+#include <time.h>
 
 #include <fcntl.h>
 
@@ -339,6 +340,43 @@ static void test_no_gguf(void **state)
     check_refused(path, AFMOE_FORMAT, "is no GGUF file", "empty file");
 }
 
+/* Nothing but header: as many of the smallest keys and tensors as fit some megabytes. Neither memory nor time may be of
+ * another order than the file. */
+static void put_name(struct buffer *bytes, uint32_t i)
+{
+    char name[16];
+    buffer_put_u64(bytes, (uint64_t)snprintf(name, sizeof name, "%x", i));
+    buffer_put(bytes, name, strlen(name));
+}
+
+static void test_many_names(void **state)
+{
+    (void)state;
+    enum { N_TENSORS = 300000, MOST_KEYS = 65536 };
+    for (int round = 0; round < 3; round++) {
+        uint32_t tensors = round == 2, n = round == 0 ? MOST_KEYS : round == 1 ? MOST_KEYS + 1 : N_TENSORS;
+        struct buffer bytes = {0};
+        struct timespec begin, end;
+        buffer_put(&bytes, "GGUF\3\0\0\0", 8);
+        buffer_put_u64(&bytes, tensors ? n : 0);
+        buffer_put_u64(&bytes, tensors ? 0 : n);
+        for (uint32_t i = 0; i < n; i++) {
+            put_name(&bytes, i);
+            buffer_put_u32(&bytes, tensors ? 1 : GGUF_U8);
+            if (tensors) buffer_put(&bytes, "\0\0\0\0\0\0\0\0" "\0\0\0\0" "\0\0\0\0\0\0\0\0", 20); /* no elements */
+            else buffer_put(&bytes, "x", 1);
+        }
+        buffer_pad(&bytes, 32);
+        const char *path = save(&bytes);
+        buffer_free(&bytes);
+        clock_gettime(CLOCK_MONOTONIC, &begin);
+        if (round == 1) check_refused(path, AFMOE_LIMIT, "65537 keys, allowed are 1048576 and 65536", "many keys");
+        else check_refused(path, AFMOE_FORMAT, "general.architecture is missing", "many names");
+        clock_gettime(CLOCK_MONOTONIC, &end);
+        assert_true(end.tv_sec - begin.tv_sec < 20);
+    }
+}
+
 /* ---- Metadata --------------------------------------------------------------------------------------------------- */
 
 enum value_kind { DROP, U32, F32, TEXT, YES };
@@ -541,8 +579,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_formats),     cmocka_unit_test(test_mixed_formats),
-        cmocka_unit_test(test_containers),
-        cmocka_unit_test(test_no_gguf),     cmocka_unit_test(test_values),
+        cmocka_unit_test(test_containers),  cmocka_unit_test(test_no_gguf),
+        cmocka_unit_test(test_many_names),  cmocka_unit_test(test_values),
         cmocka_unit_test(test_values_read), cmocka_unit_test(test_truncated_everywhere),
         cmocka_unit_test(test_every_bit_flipped),
     };

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <time.h>
 
 static struct scratch scratch;
 
@@ -198,6 +199,31 @@ static void test_name_lengths(void **state)
         buffer_free(&bytes);
         name[n] = 'n';
     }
+}
+
+/* Nothing but names: neither memory nor time may be of another order than the file. */
+static void test_many_names(void **state)
+{
+    (void)state;
+    enum { N = 60000 };
+    struct buffer text = {0}, bytes = {0};
+    struct timespec begin, end;
+    char entry[96];
+    for (int i = 0; i < N; i++) {
+        int n = snprintf(entry, sizeof entry, "%c\"%x\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}",
+                         i ? ',' : '{', (unsigned)i);
+        buffer_put(&text, entry, (uint64_t)n);
+    }
+    buffer_put(&text, "}", 1);
+    buffer_put_u64(&bytes, text.n);
+    buffer_put(&bytes, text.data, text.n);
+    scratch_write(&scratch, "model.safetensors", bytes.data, bytes.n);
+    buffer_free(&text);
+    buffer_free(&bytes);
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    check_refused(scratch.path, AFMOE_FORMAT, "\"model.embed_tokens.weight\" is missing", "many names");
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    assert_true(end.tv_sec - begin.tv_sec < 20);
 }
 
 /* Data at every address modulo 8, as headers of any length are legal. */
@@ -423,6 +449,7 @@ int main(void)
         cmocka_unit_test(test_entries),
         cmocka_unit_test(test_headers),
         cmocka_unit_test(test_name_lengths),
+        cmocka_unit_test(test_many_names),
         cmocka_unit_test(test_unaligned_data),
         cmocka_unit_test(test_truncated_everywhere),
         cmocka_unit_test(test_every_bit_flipped),
