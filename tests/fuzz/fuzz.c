@@ -154,7 +154,7 @@ static const char *name_on_disk(const char *path)
 static afmoe_status map_copy(struct mapped_file *out, const struct disk_file *file, afmoe_error *error)
 {
     char path[128];
-    snprintf(path, sizeof path, DISK "/%s", file->name);
+    snprintf(path, sizeof path, DISK "/%.63s", file->name);
     *out = (struct mapped_file){.size = file->n, .path = afmoe__strdup(path)};
     if (!out->path) return afmoe__fail_memory(error, sizeof path, "a path");
     if (file->n == 0) return AFMOE_OK;

@@ -24,6 +24,13 @@ static int32_t choose_reserved(struct choices *c)
     return choose_u8(c) == 255;
 }
 
+/* One of the vocabulary, seldom any number. */
+static afmoe_token choose_token(struct choices *c)
+{
+    if (choose_u8(c) < 250) return (afmoe_token)choose_below(c, TINY_IDS);
+    return (afmoe_token)choose_u32(c);
+}
+
 /* In a larger room, so that a size above the struct's has something behind it. */
 #define OPTIONS(type, name)                                                                                            \
     union {                                                                                                            \
@@ -88,7 +95,7 @@ static afmoe_sampler *make_sampler(struct choices *c)
     if (which & 128) {
         options.x.n_bias = choose_below(c, 9);
         for (uint64_t i = 0; i < options.x.n_bias; i++) {
-            tokens[i] = choose_u8(c) < 250 ? choose_below(c, TINY_IDS) : (afmoe_token)choose_u32(c);
+            tokens[i] = choose_token(c);
             values[i] = choose_float(c);
         }
         options.x.bias_tokens = choose_u8(c) < 250 ? tokens : NULL;
@@ -129,8 +136,7 @@ static void append(struct choices *c, afmoe_session *session)
     afmoe_error_init(&error);
     afmoe_append_result_init(&result);
     OPTIONS(afmoe_append_options, options);
-    for (uint64_t i = 0; i < n; i++)
-        tokens[i] = choose_u8(c) < 254 ? choose_below(c, TINY_IDS) : (afmoe_token)choose_u32(c);
+    for (uint64_t i = 0; i < n; i++) tokens[i] = choose_token(c);
     uint8_t which = choose_u8(c);
     if (which & 1) {
         options.x.progress = stop_progress;
@@ -204,8 +210,7 @@ static void generate(struct choices *c, afmoe_session *session, afmoe_sampler *s
     if (which & 1) options.x.n_prompt = choose_size(c);
     if (which & 2) {
         options.x.n_stop_tokens = choose_below(c, 5);
-        for (uint64_t i = 0; i < options.x.n_stop_tokens; i++)
-            stop_tokens[i] = choose_u8(c) < 250 ? choose_below(c, TINY_IDS) : (afmoe_token)choose_u32(c);
+        for (uint64_t i = 0; i < options.x.n_stop_tokens; i++) stop_tokens[i] = choose_token(c);
         options.x.stop_tokens = choose_u8(c) < 250 ? stop_tokens : NULL;
     }
     if (which & 4) {
@@ -248,7 +253,7 @@ static void sample(struct choices *c, afmoe_session *session, afmoe_sampler *sam
     for (int i = 0; i < TINY_IDS; i++) logits[i] = (float)(i % 7);
     for (int i = 0; i < 4; i++) {
         logits[choose_below(c, TINY_IDS)] = choose_float(c);
-        history[i] = choose_u8(c) < 250 ? choose_below(c, TINY_IDS) : (afmoe_token)choose_u32(c);
+        history[i] = choose_token(c);
     }
     if (sampler) {
         afmoe_status status =

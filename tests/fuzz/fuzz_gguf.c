@@ -99,7 +99,7 @@ static void edit_tensor(struct gguf_writer *w, struct choices *c, uint8_t how)
     case 1: t->n_dims = choose_u8(c) < 250 ? choose_below(c, 9) : choose_u32(c); break;
     case 2: t->type = choose_u8(c) < 200 ? choose_below(c, 48) : choose_u32(c); break;
     case 3: t->move = (int64_t)(choose_u8(c) < 128 ? choose_size(c) : 0 - choose_size(c)); break;
-    case 4: snprintf(t->name, sizeof t->name, "%s", w->tensors[choose_below(c, w->n_tensors)].name); break;
+    case 4: memmove(t->name, w->tensors[choose_below(c, w->n_tensors)].name, sizeof t->name); break;
     case 5:
         bytes = choose_bytes(c, sizeof t->name - 1, &n);
         memcpy(t->name, bytes, n);

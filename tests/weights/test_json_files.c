@@ -17,6 +17,7 @@ static int make_folder(void **state)
     struct buffer bytes;
     json_t *config = tiny_config(), *map = json_object(), *entry;
     const char *name;
+    int n_tensors = 0;
     scratch_make(&scratch);
     safetensors_writer_init(&whole);
     safetensors_add_tiny(&whole, FORMAT_BF16);
@@ -31,6 +32,7 @@ static int make_folder(void **state)
         uint64_t begin = (uint64_t)json_integer_value(json_array_get(offsets, 0));
         uint64_t end = (uint64_t)json_integer_value(json_array_get(offsets, 1));
         safetensors_add(&shards[shard], name, "BF16", (uint32_t)n_dims, shape, whole.data.data + begin, end - begin);
+        if (n_tensors++ % 10 > 0) continue; /* an index may name a part */
         json_object_set_new(map, name, json_string(shard ? "b.safetensors" : "a.safetensors"));
     }
     for (int i = 0; i < 2; i++) {
