@@ -151,49 +151,40 @@ static const char *name_on_disk(const char *path)
     return strncmp(path, DISK "/", sizeof DISK) == 0 ? path + sizeof DISK : NULL;
 }
 
-static afmoe_status map_copy(struct mapped_file *out, const struct disk_file *file, afmoe_error *error)
+static afmoe_status use_file(struct mapped_file *out, const struct disk_file *file, enum file_mode mode,
+                             afmoe_error *error)
 {
     char path[128];
     snprintf(path, sizeof path, DISK "/%.63s", file->name);
-    *out = (struct mapped_file){.size = file->n, .path = afmoe__strdup(path)};
-    if (!out->path) return afmoe__fail_memory(error, sizeof path, "a path");
-    if (file->n == 0) return AFMOE_OK;
-    uint8_t *copy = need(malloc(file->n)); /* no byte more: the address sanitizer sees the first one behind */
-    memcpy(copy, file->data, file->n);
-    out->data = copy;
+    afmoe_status status = afmoe__file_open_memory(out, file->data, file->n, mode, error);
+    if (status != AFMOE_OK) return status;
+    afmoe__free(out->path);
+    out->path = need(afmoe__strdup(path));
     return AFMOE_OK;
 }
 
-afmoe_status __real_afmoe__file_map(struct mapped_file *out, const char *path, afmoe_error *error);
-afmoe_status __wrap_afmoe__file_map(struct mapped_file *out, const char *path, afmoe_error *error);
-afmoe_status __wrap_afmoe__file_map(struct mapped_file *out, const char *path, afmoe_error *error)
+afmoe_status __real_afmoe__file_open(struct mapped_file *out, const char *path, enum file_mode mode,
+                                     afmoe_error *error);
+afmoe_status __wrap_afmoe__file_open(struct mapped_file *out, const char *path, enum file_mode mode,
+                                     afmoe_error *error);
+afmoe_status __wrap_afmoe__file_open(struct mapped_file *out, const char *path, enum file_mode mode,
+                                     afmoe_error *error)
 {
     const char *name = name_on_disk(path);
     const struct disk_file *file = name ? find_on_disk(name) : NULL;
-    return file ? map_copy(out, file, error) : __real_afmoe__file_map(out, path, error);
+    return file ? use_file(out, file, mode, error) : __real_afmoe__file_open(out, path, mode, error);
 }
 
-afmoe_status __real_afmoe__file_map_in(struct mapped_file *out, const char *folder, const char *name,
-                                       afmoe_error *error);
-afmoe_status __wrap_afmoe__file_map_in(struct mapped_file *out, const char *folder, const char *name,
-                                       afmoe_error *error);
-afmoe_status __wrap_afmoe__file_map_in(struct mapped_file *out, const char *folder, const char *name,
-                                       afmoe_error *error)
+afmoe_status __real_afmoe__file_open_in(struct mapped_file *out, const char *folder, const char *name,
+                                        enum file_mode mode, afmoe_error *error);
+afmoe_status __wrap_afmoe__file_open_in(struct mapped_file *out, const char *folder, const char *name,
+                                        enum file_mode mode, afmoe_error *error);
+afmoe_status __wrap_afmoe__file_open_in(struct mapped_file *out, const char *folder, const char *name,
+                                        enum file_mode mode, afmoe_error *error)
 {
     const struct disk_file *file = strcmp(folder, DISK) == 0 ? find_on_disk(name) : NULL;
     /* Else the real one judges the name, and finds nothing. */
-    return file ? map_copy(out, file, error) : __real_afmoe__file_map_in(out, folder, name, error);
-}
-
-void __real_afmoe__file_unmap(struct mapped_file *file);
-void __wrap_afmoe__file_unmap(struct mapped_file *file);
-void __wrap_afmoe__file_unmap(struct mapped_file *file)
-{
-    if (file->path && name_on_disk(file->path)) {
-        free((void *)file->data);
-        file->data = NULL;
-    }
-    __real_afmoe__file_unmap(file);
+    return file ? use_file(out, file, mode, error) : __real_afmoe__file_open_in(out, folder, name, mode, error);
 }
 
 afmoe_status __real_afmoe__path_kind(enum path_kind *out, const char *path, afmoe_error *error);
@@ -371,15 +362,12 @@ void json_edit(struct buffer *out, const struct json_base *base, struct choices 
 
 /* ---- A tiny model ----------------------------------------------------------------------------------------------- */
 
-afmoe_model *tiny_model(void)
+const struct buffer *tiny_file(void)
 {
-    static afmoe_model *model;
-    if (model) return model;
+    static struct buffer bytes;
+    if (bytes.n > 0) return &bytes;
     struct gguf_writer w;
-    struct buffer bytes;
     uint64_t n_header;
-    afmoe_error error;
-    afmoe_error_init(&error);
     gguf_writer_init(&w, FORMAT_F32);
     gguf_add_tiny_tokenizer(&w);
     for (int i = 0; i < 2; i++) {
@@ -388,10 +376,18 @@ afmoe_model *tiny_model(void)
         t->n_elements = 32 * TINY_IDS;
     }
     gguf_serialise(&w, &bytes, &n_header);
-    disk_put("tiny.gguf", bytes.data, bytes.n);
-    CHECK_ONE_OF(afmoe_model_open(&model, DISK "/tiny.gguf", NULL, &error), AFMOE_OK);
     gguf_writer_free(&w);
-    buffer_free(&bytes);
+    return &bytes;
+}
+
+afmoe_model *tiny_model(void)
+{
+    static afmoe_model *model;
+    if (model) return model;
+    const struct buffer *bytes = tiny_file();
+    afmoe_error error;
+    afmoe_error_init(&error, sizeof error);
+    CHECK_ONE_OF(afmoe_model_open_memory(&model, bytes->data, bytes->n, NULL, NULL, NULL, &error), AFMOE_OK);
     return model;
 }
 

@@ -47,7 +47,7 @@ float choose_float(struct choices *c);
 /* Up to `max` bytes: a length, then so many. */
 const uint8_t *choose_bytes(struct choices *c, size_t max, size_t *out_n);
 
-/* ---- Files without a disk: DISK is a folder, DISK/NAME a file; each open gets its own copy, exactly as long ------ */
+/* ---- Files without a disk: DISK is a folder, DISK/NAME a file, in memory exactly as long ----------------- */
 
 #define DISK "/fuzz"
 void disk_clear(void);
@@ -77,7 +77,8 @@ void json_edit(struct buffer *out, const struct json_base *base, struct choices 
 
 enum { TINY_IDS = 288 };
 
-/* The tiny model with TINY_IDS rows and the tiny tokenizer, opened from DISK; it is made once and kept. */
+/* The tiny model with TINY_IDS rows and the tiny tokenizer, as a GGUF file and open; both are made once and kept. */
+const struct buffer *tiny_file(void);
 afmoe_model *tiny_model(void);
 /* A file below $AFMOE_TEST_DATA (else tests/data). */
 void read_data_file(struct buffer *out, const char *name);

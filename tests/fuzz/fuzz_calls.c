@@ -15,6 +15,7 @@ static struct {
     afmoe_stream_decoder *decoders[N_SLOTS];
     afmoe_cancel *cancels[N_SLOTS];
     uint32_t depth;
+    uint32_t n_opened, n_released; /* models from memory */
     afmoe_session *in_call; /* what a callback finds busy */
 } world;
 
@@ -69,19 +70,44 @@ static void on_log(void *user_data, int32_t level, const char *message)
 
 /* ---- Making and freeing ----------------------------------------------------------------------------------------- */
 
+static void on_release(void *user_data)
+{
+    ++*(uint32_t *)user_data;
+}
+
+/* One more reference of the kept one, or one of its own. */
+static void open_model(uint32_t i, uint8_t how)
+{
+    const struct buffer *bytes = tiny_file();
+    afmoe_model_options options;
+    afmoe_error error;
+    afmoe_error_init(&error, sizeof error);
+    afmoe_model_options_init(&options, sizeof options);
+    options.load = how & 1 ? AFMOE_LOAD_READ : AFMOE_LOAD_MAP;
+    options.tokenizer_only = how & 2 ? 1 : 0;
+    options.log = on_log;
+    if (how < 192) {
+        world.models[i] = tiny_model();
+        afmoe_model_retain(world.models[i]);
+    } else if (ANY(afmoe_model_open_memory(&world.models[i], bytes->data, bytes->n, on_release, &world.n_released,
+                                           &options, &error)) == AFMOE_OK) {
+        world.n_opened++;
+    }
+}
+
 static void make(uint32_t i)
 {
     afmoe_error error;
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     switch (choose_below(in(), 6)) {
     case 0:
         afmoe_model_free(world.models[i]);
-        world.models[i] = tiny_model();
-        afmoe_model_retain(world.models[i]);
+        world.models[i] = NULL;
+        open_model(i, choose_u8(in()));
         break;
     case 1: {
         afmoe_context_options options;
-        afmoe_context_options_init(&options);
+        afmoe_context_options_init(&options, sizeof options);
         options.n_threads = 1 + (choose_u8(in()) > 240);
         options.chunk_tokens = 1 + choose_below(in(), 8);
         options.max_tokens = 1 + choose_below(in(), 64);
@@ -100,7 +126,7 @@ static void make(uint32_t i)
         break;
     case 3: {
         afmoe_sampler_options options;
-        afmoe_sampler_options_init(&options);
+        afmoe_sampler_options_init(&options, sizeof options);
         options.temperature = (float)choose_below(in(), 3);
         afmoe_sampler_free(world.samplers[i]);
         world.samplers[i] = NULL;
@@ -167,6 +193,17 @@ static uint64_t choose_tokens(afmoe_token *tokens, uint64_t most)
     return n;
 }
 
+static afmoe_status embed(afmoe_session *session, const afmoe_token *tokens, uint64_t n, uint8_t how,
+                          const afmoe_cancel *cancel)
+{
+    float vector[32];
+    uint64_t n_out;
+    afmoe_error error;
+    afmoe_error_init(&error, sizeof error);
+    return ANY(afmoe_session_embed(session, tokens, n, how & 4 ? AFMOE_POOL_MEAN : AFMOE_POOL_LAST, how >> 4, cancel,
+                                   vector, 32, &n_out, &error));
+}
+
 static void compute(uint32_t i, uint8_t how)
 {
     afmoe_token tokens[16];
@@ -175,15 +212,16 @@ static void compute(uint32_t i, uint8_t how)
     afmoe_append_result result;
     afmoe_session *outer;
     afmoe_error error;
-    afmoe_error_init(&error);
-    afmoe_append_options_init(&options);
-    afmoe_append_result_init(&result);
+    afmoe_error_init(&error, sizeof error);
+    afmoe_append_options_init(&options, sizeof options);
+    afmoe_append_result_init(&result, sizeof result);
     if (how & 4) options.progress = on_progress;
     if (how & 8) options.cancel = world.cancels[slot()];
     bool busy = world.depth > 0 && world.sessions[i] && world.sessions[i] == world.in_call;
     afmoe_session *session = enter(i, &outer);
     afmoe_status status;
-    if ((how & 3) == 0) status = ANY(afmoe_session_sync(session, tokens, n, &options, &result, &error));
+    if ((how & 3) == 3) status = embed(session, tokens, n, how, options.cancel);
+    else if ((how & 3) == 0) status = ANY(afmoe_session_sync(session, tokens, n, &options, &result, &error));
     else if ((how & 3) == 1) status = ANY(afmoe_session_rewind(session, n, &options, &result, &error));
     else status = ANY(afmoe_session_append(session, tokens, n, &options, &result, &error));
     REQUIRE(!busy || status == AFMOE_BUSY);
@@ -197,9 +235,9 @@ static void generate(uint32_t i, uint8_t how)
     afmoe_generate_result result;
     afmoe_session *outer;
     afmoe_error error;
-    afmoe_error_init(&error);
-    afmoe_generate_options_init(&options);
-    afmoe_generate_result_init(&result);
+    afmoe_error_init(&error, sizeof error);
+    afmoe_generate_options_init(&options, sizeof options);
+    afmoe_generate_result_init(&result, sizeof result);
     options.max_tokens = choose_below(in(), 8);
     options.n_top_logprobs = how & 3;
     if (how & 4) options.on_piece = on_piece;
@@ -226,9 +264,9 @@ static void look(uint32_t i, uint8_t how)
     afmoe_context_info info;
     afmoe_session *session = world.sessions[i];
     afmoe_error error;
-    afmoe_error_init(&error);
-    afmoe_session_stats_init(&stats);
-    afmoe_context_info_init(&info);
+    afmoe_error_init(&error, sizeof error);
+    afmoe_session_stats_init(&stats, sizeof stats);
+    afmoe_context_info_init(&info, sizeof info);
     switch (how % 9) {
     case 0: ANY(afmoe_session_tokens(session, tokens, 8, &n, &error)); break;
     case 1: ANY(afmoe_session_logits(session, floats, TINY_IDS, &n, &error)); break;
@@ -253,8 +291,8 @@ static void text(uint32_t i, uint8_t how)
     afmoe_model_info info;
     const afmoe_model *model = world.models[i];
     afmoe_error error;
-    afmoe_error_init(&error);
-    afmoe_model_info_init(&info);
+    afmoe_error_init(&error, sizeof error);
+    afmoe_model_info_init(&info, sizeof info);
     switch (how % 9) {
     case 0: ANY(afmoe_tokenize(model, "the <think> 12", 14, NULL, tokens, 32, &n, &error)); break;
     case 1:
@@ -263,7 +301,7 @@ static void text(uint32_t i, uint8_t how)
         break;
     case 2: ANY(afmoe_token_text(model, (afmoe_token)choose_u16(in()) - 1, &piece, &n, &kind, &error)); break;
     case 3: ANY(afmoe_token_find(model, "the", 3, tokens, &error)); break;
-    case 4: ANY(afmoe_chat_tokenize(model, roles, contents, 1, 1, tokens, 32, &n, &error)); break;
+    case 4: ANY(afmoe_chat_tokenize(model, roles, contents, 1, NULL, tokens, 32, &n, &error)); break;
     case 5: ANY(afmoe_model_get_info(model, &info, &error)); break;
     case 6: ANY(afmoe_model_stop_tokens(model, tokens, 32, &n, &error)); break;
     case 7: ANY(afmoe_stream_decoder_finish(world.decoders[i], &piece, &n, &error)); break;
@@ -308,10 +346,10 @@ static void one_call(void)
 static void begin(bool with_handles)
 {
     afmoe_error error;
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     if (!with_handles) return;
     afmoe_context_options options;
-    afmoe_context_options_init(&options);
+    afmoe_context_options_init(&options, sizeof options);
     options.n_threads = 1;
     options.chunk_tokens = 4;
     options.max_tokens = 32;
@@ -340,5 +378,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (!forwards) afmoe_context_free(world.contexts[i]);
         if (!forwards) afmoe_model_free(world.models[i]);
     }
+    REQUIRE(world.n_released == world.n_opened);
     return 0;
 }

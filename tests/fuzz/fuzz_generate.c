@@ -38,7 +38,7 @@ static afmoe_token choose_token(struct choices *c)
         uint8_t room[sizeof(type) + 8];                                                                                \
     } name;                                                                                                            \
     memset(&name, 0, sizeof name);                                                                                     \
-    type##_init(&name.x);                                                                                              \
+    type##_init(&name.x, sizeof name.x);                                                                              \
     if (choose_u8(c) == 255) name.room[sizeof(type) + 3] = 1
 
 static afmoe_context *make_context(struct choices *c)
@@ -46,7 +46,7 @@ static afmoe_context *make_context(struct choices *c)
     static const int32_t threads[] = {1, 1, 1, 2, 3, 0, -1, -2, 257, INT32_MIN, INT32_MAX};
     afmoe_context *context = NULL;
     afmoe_error error;
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     OPTIONS(afmoe_context_options, options);
     options.x.n_threads = threads[choose_below(c, sizeof threads / sizeof *threads)];
     uint8_t which = choose_u8(c);
@@ -62,13 +62,13 @@ static afmoe_context *make_context(struct choices *c)
                  AFMOE_UNSUPPORTED);
     if (context) {
         afmoe_context_info info;
-        afmoe_context_info_init(&info);
+        afmoe_context_info_init(&info, sizeof info);
         CHECK_ONE_OF(afmoe_context_get_info(context, &info, &error), AFMOE_OK);
         REQUIRE(info.n_threads >= 1 && info.chunk_tokens >= 1 && info.max_tokens >= 1 && info.max_tokens <= 128);
         return context;
     }
     afmoe_context_options plain;
-    afmoe_context_options_init(&plain);
+    afmoe_context_options_init(&plain, sizeof plain);
     plain.n_threads = 1;
     CHECK_ONE_OF(afmoe_context_create(&context, tiny_model(), &plain, &error), AFMOE_OK);
     return context;
@@ -80,7 +80,7 @@ static afmoe_sampler *make_sampler(struct choices *c)
     afmoe_token tokens[8];
     float values[8];
     afmoe_error error;
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     OPTIONS(afmoe_sampler_options, options);
     uint8_t which = choose_u8(c);
     options.x.temperature = which & 1 ? choose_float(c) : 1;
@@ -111,8 +111,8 @@ static uint64_t length_of(afmoe_session *session)
 {
     afmoe_session_stats stats;
     afmoe_error error;
-    afmoe_error_init(&error);
-    afmoe_session_stats_init(&stats);
+    afmoe_error_init(&error, sizeof error);
+    afmoe_session_stats_init(&stats, sizeof stats);
     CHECK_ONE_OF(afmoe_session_get_stats(session, &stats, &error), AFMOE_OK);
     return stats.n_tokens;
 }
@@ -133,8 +133,8 @@ static void append(struct choices *c, afmoe_session *session)
     int32_t stop = choose_u8(c) > 250;
     afmoe_append_result result;
     afmoe_error error;
-    afmoe_error_init(&error);
-    afmoe_append_result_init(&result);
+    afmoe_error_init(&error, sizeof error);
+    afmoe_append_result_init(&result, sizeof result);
     OPTIONS(afmoe_append_options, options);
     for (uint64_t i = 0; i < n; i++) tokens[i] = choose_token(c);
     uint8_t which = choose_u8(c);
@@ -200,7 +200,7 @@ static void generate(struct choices *c, afmoe_session *session, afmoe_sampler *s
     afmoe_token stop_tokens[4];
     struct listener listener = {.stop_after = choose_u8(c)};
     afmoe_error error;
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     OPTIONS(afmoe_generate_options, options);
     OPTIONS(afmoe_generate_result, result);
     uint8_t which = choose_u8(c);
@@ -249,7 +249,7 @@ static void sample(struct choices *c, afmoe_session *session, afmoe_sampler *sam
     float logprob, top_logprobs[8];
     uint64_t n = choose_below(c, 5), n_top;
     afmoe_error error;
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     for (int i = 0; i < TINY_IDS; i++) logits[i] = (float)(i % 7);
     for (int i = 0; i < 4; i++) {
         logits[choose_below(c, TINY_IDS)] = choose_float(c);
@@ -269,6 +269,22 @@ static void sample(struct choices *c, afmoe_session *session, afmoe_sampler *sam
                  AFMOE_STATE, AFMOE_INVALID);
 }
 
+static void embed(struct choices *c, afmoe_session *session)
+{
+    float vector[HIDDEN];
+    afmoe_token tokens[MOST_TOKENS];
+    uint64_t n = choose_below(c, MOST_TOKENS + 1), n_out = 0;
+    afmoe_error error;
+    afmoe_error_init(&error, sizeof error);
+    for (uint64_t i = 0; i < n; i++) tokens[i] = choose_token(c);
+    int32_t pooling = (int32_t)choose_below(c, 4), normalize = choose_flag(c);
+    afmoe_status status = CHECK_ONE_OF(
+        afmoe_session_embed(session, tokens, n, pooling, normalize, NULL, vector, choose_below(c, HIDDEN + 1), &n_out,
+                            &error), AFMOE_OK, AFMOE_INVALID, AFMOE_CAPACITY, AFMOE_CONTEXT_FULL, AFMOE_NUMERIC);
+    for (uint64_t i = 0; i < HIDDEN && status == AFMOE_OK; i++) REQUIRE(isfinite(vector[i]));
+    REQUIRE(status != AFMOE_OK || length_of(session) == n);
+}
+
 /* After all that: from the beginning, one token, logits without a NaN. */
 static void compute_on(afmoe_session *session)
 {
@@ -276,7 +292,7 @@ static void compute_on(afmoe_session *session)
     const float *logits;
     uint64_t n;
     afmoe_error error;
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     CHECK_ONE_OF(afmoe_session_rewind(session, 0, NULL, NULL, &error), AFMOE_OK);
     if (CHECK_ONE_OF(afmoe_session_append(session, &token, 1, NULL, NULL, &error), AFMOE_OK, AFMOE_CONTEXT_FULL)) return;
     CHECK_ONE_OF(afmoe_session_logits_view(session, &logits, &n, &error), AFMOE_OK);
@@ -288,13 +304,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct choices choices = {data, size}, *c = &choices;
     afmoe_error error;
-    afmoe_error_init(&error);
+    afmoe_error_init(&error, sizeof error);
     afmoe_context *context = make_context(c);
     afmoe_sampler *sampler = make_sampler(c);
     afmoe_session *session = NULL;
     CHECK_ONE_OF(afmoe_session_create(&session, context, &error), AFMOE_OK);
     for (int n = 0; n < 6 && choices.n > 0; n++) {
-        switch (choose_below(c, 4)) {
+        switch (choose_below(c, 5)) {
         case 0: append(c, session); break;
         case 1: sample(c, session, sampler); break;
         case 2: {
@@ -304,6 +320,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             REQUIRE((status == AFMOE_OK) == (n_tokens <= before));
             break;
         }
+        case 3: embed(c, session); break;
         default: generate(c, session, sampler);
         }
     }

@@ -235,7 +235,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     struct checkpoint checkpoint;
     const struct checkpoint_options options = {.tokenizer_only = kind == 255 ? size & 1 : (kind & 0x60) == 0x60,
-                                               .strict = kind & 0x80,
+                                               .strict = kind & 0x80, .read = kind == 255 ? size & 2 : kind & 8,
                                                .max_json_bytes = 1 << 25};
     afmoe_status status = CHECK_ONE_OF(afmoe__checkpoint_open(&checkpoint, DISK "/x.gguf", &options, &error), AFMOE_OK,
                                        AFMOE_FORMAT, AFMOE_TRUNCATED, AFMOE_LIMIT, AFMOE_UNSUPPORTED);

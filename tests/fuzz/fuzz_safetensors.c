@@ -136,7 +136,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct choices c = {data, size};
     afmoe_error error = {.size = sizeof error};
     struct checkpoint checkpoint;
-    const struct checkpoint_options options = {.strict = size & 1, .max_json_bytes = 1 << 20};
+    const struct checkpoint_options options = {.strict = size & 1, .read = size & 2, .max_json_bytes = 1 << 20};
     if (!tiny.config) make_tiny();
     build(&c);
     afmoe_status status = CHECK_ONE_OF(afmoe__checkpoint_open(&checkpoint, DISK, &options, &error), AFMOE_OK,

@@ -167,14 +167,14 @@ static void load_gguf(struct choices *c)
     gguf_serialise(&w, &bytes, &n_header);
     disk_clear();
     disk_put("t.gguf", bytes.data, bytes.n);
-    CHECK_ONE_OF(afmoe__file_map(&file, DISK "/t.gguf", &error), AFMOE_OK);
+    CHECK_ONE_OF(afmoe__file_open(&file, DISK "/t.gguf", FILE_MAPPED, &error), AFMOE_OK);
     if (CHECK_ONE_OF(afmoe__gguf_open(&gguf, &file, &error), AFMOE_OK, AFMOE_FORMAT, AFMOE_TRUNCATED, AFMOE_LIMIT,
                      AFMOE_UNSUPPORTED) == AFMOE_OK) {
         afmoe_status status = afmoe__tokenizer_from_gguf(&tokenizer, gguf, &error);
         check_loaded(status, &error, tokenizer);
         afmoe__gguf_close(gguf);
     } else {
-        afmoe__file_unmap(&file);
+        afmoe__file_close(&file);
     }
     gguf_writer_free(&w);
     buffer_free(&bytes);
