@@ -3,16 +3,17 @@
 # Starts from the kept inputs; new ones go to BUILD_FOLDER/fuzz/TARGET, crashes to BUILD_FOLDER/fuzz/TARGET-*, the log to
 # BUILD_FOLDER/fuzz/TARGET.log, with the processor time so far (user, system) of this script's children in its last line.
 set -eu
-build=$1 seconds=$2
+build=$1 seconds=$2 failed=0
 shift 2
 here=$(cd "$(dirname "$0")" && pwd)
-export AFMOE_TEST_DATA="$here/../data" ASAN_OPTIONS=quarantine_size_mb=16
+export AFMOE_TEST_DATA="$here/../data" ASAN_OPTIONS="${ASAN_OPTIONS-}:quarantine_size_mb=16"
 for target; do
     work=$build/fuzz/$target
     mkdir -p "$work" "$here/corpus/$target"
     nice "$build/tests/fuzz/fuzz_$target" -max_total_time="$seconds" -rss_limit_mb=2048 -timeout=10 -max_len=1024 \
         -len_control=10 -print_final_stats=1 -artifact_prefix="$work-" "$work" "$here/corpus/$target" \
-        > "$work.log" 2>&1 || echo "$target: failed, see $work.log"
+        > "$work.log" 2>&1 || failed=1
     times >> "$work.log"
-    grep DONE "$work.log" || tail -30 "$work.log"
+    grep DONE "$work.log" || { echo "$target: failed, see $work.log"; tail -30 "$work.log"; }
 done
+exit $failed
