@@ -84,13 +84,14 @@ static void read_config(const struct buffer *text)
                      AFMOE_FORMAT, AFMOE_TRUNCATED, AFMOE_LIMIT))
         return;
     afmoe_status status = CHECK_ONE_OF(afmoe__config_from_json(&config, document, "config.json", &error), AFMOE_OK,
-                                       AFMOE_FORMAT, AFMOE_UNSUPPORTED);
+                                       AFMOE_FORMAT, AFMOE_LIMIT, AFMOE_UNSUPPORTED);
     if (status == AFMOE_OK) {
         check_numbers(&config);
         check_rope(&config);
     }
     CHECK_ONE_OF(afmoe__config_tokens_from_json(&config, document, "config.json", &error), AFMOE_OK, AFMOE_FORMAT);
-    CHECK_ONE_OF(afmoe__generation_add_config_eos(&more, document, 40, "config.json", &error), AFMOE_OK, AFMOE_FORMAT);
+    CHECK_ONE_OF(afmoe__generation_add_config_eos(&more, document, 40, "config.json", &error), AFMOE_OK, AFMOE_FORMAT,
+                 AFMOE_LIMIT);
     for (uint64_t i = 0; i < more.n_eos_tokens; i++) REQUIRE(more.eos_tokens[i] >= 0 && more.eos_tokens[i] < 40);
     afmoe__generation_free(&more);
     json_decref(document);
@@ -114,7 +115,8 @@ static void read_generation(const struct buffer *text)
     if (CHECK_ONE_OF(afmoe__json_parse(&document, text->data, text->n, &caps, "g.json", &error), AFMOE_OK, AFMOE_FORMAT,
                      AFMOE_TRUNCATED, AFMOE_LIMIT))
         return;
-    if (CHECK_ONE_OF(afmoe__generation_from_json(&config, document, 40, "g.json", &error), AFMOE_OK, AFMOE_FORMAT) == 0)
+    if (CHECK_ONE_OF(afmoe__generation_from_json(&config, document, 40, "g.json", &error), AFMOE_OK, AFMOE_FORMAT,
+                     AFMOE_LIMIT) == AFMOE_OK)
         check_generation(&config);
     afmoe__generation_free(&config);
     json_decref(document);

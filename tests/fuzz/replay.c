@@ -17,7 +17,7 @@ static void run_file(const char *folder, const char *name)
     REQUIRE(file);
     while ((n = fread(chunk, 1, sizeof chunk, file)) > 0) buffer_put(&bytes, chunk, n);
     fclose(file);
-    fprintf(stderr, "%s\r", name); /* what stays on the screen after a crash */
+    fprintf(stderr, "%s\n", name); /* the last one is the culprit after a crash */
     LLVMFuzzerTestOneInput(bytes.data, (size_t)bytes.n);
     buffer_free(&bytes);
     n_inputs++;
@@ -34,6 +34,6 @@ int main(int argc, char **argv)
         }
         closedir(folder);
     }
-    printf("\n%d inputs\n", n_inputs);
+    printf("%d inputs\n", n_inputs);
     return n_inputs > 0 ? 0 : 1; /* an empty corpus tests nothing */
 }

@@ -5,6 +5,7 @@
 #include "text_fixture.h"
 #include "tiny_tokenizer.h"
 
+#include <time.h>
 #include <unistd.h>
 
 static struct {
@@ -676,6 +677,56 @@ static void too_many_strings(void **state)
     }
 }
 
+/* One added token many times over: text of it costs what it costs with one. */
+static void one_token_many_times(void **state)
+{
+    (void)state;
+    enum { N = 400000, N_TEXT = 400000 };
+    struct gguf_writer w = {.version = 3, .n_tensors_said = UINT64_MAX, .n_keys_said = UINT64_MAX, .alignment = 32};
+    struct buffer bytes, tokens = {0}, types = {0};
+    struct mapped_file file;
+    struct gguf *gguf = NULL;
+    struct tokenizer *tokenizer = NULL;
+    uint64_t n_header, n;
+    struct timespec begin, end;
+    gguf_add_tiny_tokenizer(&w);
+    const struct written_key *key = w.keys;
+    while (strcmp(key->name, "tokenizer.ggml.tokens") != 0) key++;
+    uint64_t n_first = (uint64_t)key->value.data[8] | (uint64_t)key->value.data[9] << 8;
+    buffer_put(&tokens, key->value.data + 16, key->value.n - 16);
+    while (strcmp(key->name, "tokenizer.ggml.token_type") != 0) key++;
+    buffer_put(&types, key->value.data + 16, key->value.n - 16);
+    for (int i = 0; i < N; i++) {
+        buffer_put(&tokens, "\2\0\0\0\0\0\0\0QQ", 10);
+        buffer_put_u32(&types, 3);
+    }
+    gguf_set_array(&w, "tokenizer.ggml.tokens", GGUF_STRING, n_first + N, tokens.data, tokens.n);
+    gguf_set_array(&w, "tokenizer.ggml.token_type", GGUF_I32, n_first + N, types.data, types.n);
+    gguf_serialise(&w, &bytes, &n_header);
+    assert_int_equal(afmoe__file_open_memory(&file, bytes.data, bytes.n, FILE_MAPPED, NULL), AFMOE_OK);
+    assert_int_equal(afmoe__gguf_open(&gguf, &file, NULL), AFMOE_OK);
+    assert_int_equal(afmoe__tokenizer_from_gguf(&tokenizer, gguf, NULL), AFMOE_OK);
+
+    char *text = malloc(N_TEXT);
+    afmoe_token *ids = malloc(N_TEXT * sizeof *ids);
+    assert_true(text && ids);
+    memset(text, 'Q', N_TEXT);
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    assert_int_equal(afmoe__tokenizer_encode(tokenizer, text, N_TEXT, NULL, ids, N_TEXT, &n, NULL), AFMOE_OK);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    assert_true(end.tv_sec - begin.tv_sec < 20);
+    assert_int_equal(n, N_TEXT / 2);
+    for (uint64_t i = 0; i < n; i++) assert_int_equal(ids[i], n_first);
+    free(text);
+    free(ids);
+    afmoe__tokenizer_free(tokenizer);
+    afmoe__gguf_close(gguf);
+    gguf_writer_free(&w);
+    buffer_free(&bytes);
+    buffer_free(&tokens);
+    buffer_free(&types);
+}
+
 static void flipped_gguf_is_refused_or_works(void **state)
 {
     (void)state;
@@ -709,6 +760,7 @@ int main(void)
         cmocka_unit_test(gguf_faults_are_named),
         cmocka_unit_test(odd_but_clear_gguf_works),
         cmocka_unit_test(too_many_strings),
+        cmocka_unit_test(one_token_many_times),
         cmocka_unit_test(flipped_gguf_is_refused_or_works),
     };
     return cmocka_run_group_tests(tests, load_base, free_base);
