@@ -1,8 +1,8 @@
 /* What the fuzz targets share: the fuzzer's bytes as choices, files without a disk, edits on JSON texts, and a tiny
  * model.
  *
- * A target exports LLVMFuzzerTestOneInput. With clang and -Dfuzz=enabled it is a libFuzzer program; with replay.c and any
- * compiler it runs the inputs kept in corpus/ as a test. A broken promise ends the process. */
+ * A target exports LLVMFuzzerTestOneInput. With clang and -Dfuzz=enabled it is a libFuzzer program; with replay.c and
+ * any compiler it runs the inputs kept in corpus/ as a test. A broken promise ends the process. */
 #ifndef AFMOE_TESTS_FUZZ_H
 #define AFMOE_TESTS_FUZZ_H
 
@@ -16,8 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* Print and abort: what libFuzzer and a test take for a failure. */
 #define REQUIRE(condition) ((condition) ? (void)0 : fuzz_broken(#condition, __FILE__, __LINE__))
 _Noreturn void fuzz_broken(const char *condition, const char *file, int line);
-/* Require that `status`, which it returns, is one of the `n` expected ones and that a failure comes with its own code and
- * a text of one line. */
+/* Require that `status`, which it returns, is one of the `n` expected ones and that a failure comes with its own code
+ * and a text of one line. */
 afmoe_status fuzz_check_status(afmoe_status status, const afmoe_error *error, const afmoe_status *expected, size_t n,
                                const char *call);
 #define CHECK_ONE_OF(call, ...)                                                                                        \

@@ -154,7 +154,7 @@ static void build(struct buffer *out, struct choices *c, uint8_t kind)
     struct gguf_writer w;
     struct byte_edits later = {.n = 0};
     uint64_t n_header;
-    gguf_writer_init(&w, (enum tensor_format)(kind % N_FORMATS));
+    gguf_writer_init(&w, (enum tensor_format)(kind % (FORMAT_Q8_0 + 1)));
     if (kind & 16) {
         gguf_add_tiny_tokenizer(&w);
         for (int i = 0; i < 2; i++) {

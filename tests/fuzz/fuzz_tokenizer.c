@@ -10,8 +10,8 @@
 #include <string.h>
 
 static const char *const words[] = {
-    "BPE", "WordPiece", "Unigram", "ByteLevel", "Sequence", "Split", "Digits", "Regex", "TemplateProcessing", "Metaspace",
-    "NFC", "type", "pattern", "behavior", "invert", "use_regex", "add_prefix_space", "vocab", "merges", "added_tokens",
+    "BPE", "WordPiece", "Unigram", "ByteLevel", "Sequence", "Split", "Digits", "Regex", "TemplateProcessing",
+    "Metaspace", "NFC", "type", "pattern", "behavior", "invert", "use_regex", "add_prefix_space", "vocab", "merges", "added_tokens",
     "content", "special", "normalized", "lstrip", "id", "h e", "he", "the", "\xc4\xa0the", "<|im_end|>", "a", "",
     "<0x0A>", "x y z", "ignore_merges", "unk_token", "\xe4\xb8\x80", "\xc4\x80", "model", "Isolated", "Removed",
 };
@@ -58,9 +58,8 @@ static void check_tokens(struct tokenizer *tokenizer)
 
 static void check_loaded(afmoe_status status, const afmoe_error *error, struct tokenizer *tokenizer)
 {
-    fuzz_check_status(status, error,
-                      (const afmoe_status[]){AFMOE_OK, AFMOE_FORMAT, AFMOE_TRUNCATED, AFMOE_LIMIT, AFMOE_UNSUPPORTED}, 5,
-                      "loading a tokenizer");
+    static const afmoe_status expected[] = {AFMOE_OK, AFMOE_FORMAT, AFMOE_TRUNCATED, AFMOE_LIMIT, AFMOE_UNSUPPORTED};
+    fuzz_check_status(status, error, expected, 5, "loading a tokenizer");
     REQUIRE((status == AFMOE_OK) == (tokenizer != NULL));
     if (!tokenizer) return;
     check_tokens(tokenizer);

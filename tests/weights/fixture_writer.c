@@ -136,8 +136,12 @@ static void put_encoded(struct buffer *buffer, enum tensor_format format, uint64
             buffer_put(buffer, &q, 1);
         }
     }
+}
+
+static void put_blocks(struct buffer *buffer, enum tensor_format format, uint64_t n)
+{
     const struct format_traits *t = &afmoe__format_traits[format];
-    for (uint64_t i = 0; format > FORMAT_Q8_0 && i < n / t->block_elements * t->block_bytes; i++) {
+    for (uint64_t i = 0; i < n / t->block_elements * t->block_bytes; i++) {
         uint8_t byte = (uint8_t)(i * 37);
         buffer_put(buffer, &byte, 1);
     }
@@ -145,9 +149,13 @@ static void put_encoded(struct buffer *buffer, enum tensor_format format, uint64
 
 void buffer_put_elements(struct buffer *buffer, enum tensor_format format, uint64_t n)
 {
-    enum { PERIOD = 128 }; /* of the elements, and a multiple of every block: encoded once, then copied */
+    enum { PERIOD = 128 }; /* of the elements, and a multiple of Q8_0's block: encoded once, then copied */
     static struct buffer periods[N_FORMATS];
     struct buffer *period = &periods[format];
+    if (format > FORMAT_Q8_0) {
+        put_blocks(buffer, format, n);
+        return;
+    }
     if (period->n == 0) put_encoded(period, format, 0, PERIOD);
     for (uint64_t i = 0; i < n / PERIOD; i++) buffer_put(buffer, period->data, period->n);
     put_encoded(buffer, format, n / PERIOD * PERIOD, n);
