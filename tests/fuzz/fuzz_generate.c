@@ -294,7 +294,8 @@ static void compute_on(afmoe_session *session)
     afmoe_error error;
     afmoe_error_init(&error, sizeof error);
     CHECK_ONE_OF(afmoe_session_rewind(session, 0, NULL, NULL, &error), AFMOE_OK);
-    if (CHECK_ONE_OF(afmoe_session_append(session, &token, 1, NULL, NULL, &error), AFMOE_OK, AFMOE_CONTEXT_FULL)) return;
+    if (CHECK_ONE_OF(afmoe_session_append(session, &token, 1, NULL, NULL, &error), AFMOE_OK, AFMOE_CONTEXT_FULL))
+        return;
     CHECK_ONE_OF(afmoe_session_logits_view(session, &logits, &n, &error), AFMOE_OK);
     REQUIRE(n == TINY_IDS);
     for (uint64_t i = 0; i < n; i++) REQUIRE(isfinite(logits[i]));

@@ -11,7 +11,8 @@
 
 static const char *const words[] = {
     "BPE", "WordPiece", "Unigram", "ByteLevel", "Sequence", "Split", "Digits", "Regex", "TemplateProcessing",
-    "Metaspace", "NFC", "type", "pattern", "behavior", "invert", "use_regex", "add_prefix_space", "vocab", "merges", "added_tokens",
+    "Metaspace", "NFC", "type", "pattern", "behavior", "invert", "use_regex", "add_prefix_space", "vocab", "merges",
+    "added_tokens",
     "content", "special", "normalized", "lstrip", "id", "h e", "he", "the", "\xc4\xa0the", "<|im_end|>", "a", "",
     "<0x0A>", "x y z", "ignore_merges", "unk_token", "\xe4\xb8\x80", "\xc4\x80", "model", "Isolated", "Removed",
 };

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Fuzz for a while: run.sh BUILD_FOLDER SECONDS TARGET...
-# Starts from the kept inputs; new ones go to BUILD_FOLDER/fuzz/TARGET, crashes to BUILD_FOLDER/fuzz/TARGET-*, the log to
-# BUILD_FOLDER/fuzz/TARGET.log, with the processor time so far (user, system) of this script's children in its last line.
+# Starts from the kept inputs; new ones go to BUILD_FOLDER/fuzz/TARGET, crashes to BUILD_FOLDER/fuzz/TARGET-*, the log
+# to BUILD_FOLDER/fuzz/TARGET.log; its last line is the processor time (user, system) of all targets so far.
 set -eu
 build=$1 seconds=$2 failed=0
 shift 2

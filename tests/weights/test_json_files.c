@@ -1,5 +1,5 @@
-/* The JSON files of a folder: every cut and every flipped bit of each is refused with the file named, or it opens and is
- * whole; and what a config.json may cost before it is refused. */
+/* The JSON files of a folder: every cut of each is refused with the file named, every flipped bit is refused or the
+ * folder opens and is whole, and a file above the cap is refused unread. */
 #define _XOPEN_SOURCE 700 /* truncate, pwrite */
 
 #include "fixture_writer.h"
@@ -44,7 +44,8 @@ static int make_folder(void **state)
     safetensors_writer_free(&whole);
     json_t *index = json_pack("{s:{s:i}, s:o}", "metadata", "total_size", 1, "weight_map", map);
     json_t *generation = json_pack("{s:[i,i], s:f, s:f, s:i, s:f, s:f, s:b}", "eos_token_id", 3, 4, "temperature", 0.15,
-                                   "top_p", 0.75, "top_k", 50, "min_p", 0.06, "repetition_penalty", 1.1, "do_sample", 1);
+                                   "top_p", 0.75, "top_k", 50, "min_p", 0.06, "repetition_penalty", 1.1, "do_sample",
+                                   1);
     json_t *tokenizer_config = json_pack("{s:b, s:s}", "add_bos_token", 1, "bos_token", "<s>");
     json_object_set_new(config, "rope_scaling", json_pack("{s:s, s:f, s:i, s:b}", "rope_type", "yarn", "factor", 4.0,
                                                           "original_max_position_embeddings", 32, "truncate", 1));

@@ -326,7 +326,8 @@ static const struct change changes[] = {
      .config = "{\"num_experts\": 65536, \"num_hidden_layers\": 1024, \"layer_types\": null}"},
     {.name = "2^31-1 tokens", .config = "{\"vocab_size\": 2147483647}", .status = AFMOE_FORMAT,
      .part = "\"model.embed_tokens.weight\": shape [40, 32], expected [2147483647, 32]"},
-    {.name = "all sizes at their limits", .status = AFMOE_FORMAT, .part = "\"model.embed_tokens.weight\": shape [40, 32]",
+    {.name = "all sizes at their limits", .status = AFMOE_FORMAT,
+     .part = "\"model.embed_tokens.weight\": shape [40, 32]",
      .config = "{\"vocab_size\": 2147483647, \"hidden_size\": 1048576, \"num_attention_heads\": 4096, "
                "\"num_key_value_heads\": 4096, \"head_dim\": 4096, \"intermediate_size\": 16777216, "
                "\"moe_intermediate_size\": 16777216, \"num_experts\": 256, \"num_experts_per_tok\": 256, "
