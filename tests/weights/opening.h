@@ -39,8 +39,8 @@ static inline uint64_t bytes_of_path(const char *path)
     if (!S_ISDIR(info.st_mode)) return (uint64_t)info.st_size;
     DIR *folder = opendir(path);
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
-        snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
-        if (stat(name, &info) == 0 && S_ISREG(info.st_mode)) n += (uint64_t)info.st_size;
+        int n_name = snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
+        if (n_name < (int)sizeof name && stat(name, &info) == 0 && S_ISREG(info.st_mode)) n += (uint64_t)info.st_size;
     }
     if (folder) closedir(folder);
     return n;
