@@ -23,6 +23,11 @@ static int compare_items(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
+static bool are_equal(const struct sort_item *a, const struct sort_item *b)
+{
+    return a->n_bytes == b->n_bytes && memcmp(a->bytes, b->bytes, a->n_bytes) == 0;
+}
+
 static bool is_wanted(const struct vocabulary *v, const struct token_source *source, uint64_t id, bool normalized)
 {
     return (v->kinds[id] == AFMOE_TOKEN_CONTROL || v->kinds[id] == AFMOE_TOKEN_ADDED) &&
@@ -59,13 +64,14 @@ afmoe_status afmoe__added_tokens_build(struct added_tokens *out, const struct vo
     }
     qsort(items, n, sizeof *items, compare_items);
     for (uint64_t i = 0; i < n; i++) {
-        added.sorted[i] = items[i].id;
-        added.first[items[i].bytes[0] + 1] = (uint32_t)i + 1;
+        /* Of equal ones the first id. The others would have to be stepped over at every place that matches. */
+        if (i > 0 && are_equal(&items[i - 1], &items[i])) continue;
+        added.sorted[added.n++] = items[i].id;
+        added.first[items[i].bytes[0] + 1] = added.n;
     }
     for (int byte = 0; byte < 256; byte++) {
         if (added.first[byte + 1] < added.first[byte]) added.first[byte + 1] = added.first[byte];
     }
-    added.n = (uint32_t)n;
     if (n > 0 && items[0].bytes[0] == items[n - 1].bytes[0]) added.only_first_byte = items[0].bytes[0];
     afmoe__free(items);
     *out = added;
@@ -101,13 +107,10 @@ static uint64_t longest_at(const struct added_tokens *added, const uint8_t *text
     for (uint64_t depth = 1; low < high; depth++) {
         uint64_t n_token;
         vocabulary_bytes(added->vocabulary, added->sorted[low], &n_token);
-        if (n_token == depth) { /* the shortest of a range is its first; equal ones: the first id */
+        if (n_token == depth) { /* the shortest of a range is its first, and there are no equal ones */
             longest = depth;
             *out_id = added->sorted[low];
-            do {
-                if (++low == high) return longest;
-                vocabulary_bytes(added->vocabulary, added->sorted[low], &n_token);
-            } while (n_token == depth);
+            if (++low == high) return longest;
         }
         if (depth == n) break;
         low = lower_bound(added, low, high, depth, text[depth]);

@@ -12,7 +12,7 @@ enum { MAX_ADDED_TOKEN_BYTES = 1024 };
 
 struct added_tokens {
     const struct vocabulary *vocabulary;
-    afmoe_token *sorted; /* by bytes */
+    afmoe_token *sorted; /* by bytes, each once */
     uint32_t n;
     uint32_t first[257]; /* those that begin with byte b: sorted[first[b]] up to sorted[first[b + 1]] */
     int only_first_byte; /* when all begin with the same byte (mostly '<'): that; else -1 */

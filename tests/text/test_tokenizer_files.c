@@ -1,8 +1,11 @@
 /* Tokenizer files as they may come: every fault has its status and names the culprit; what is odd but clear works. */
 #include "tokenizer.h"
 
+#include "memory_peak.h"
 #include "text_fixture.h"
+#include "tiny_tokenizer.h"
 
+#include <time.h>
 #include <unistd.h>
 
 static struct {
@@ -28,11 +31,19 @@ static int free_base(void **state)
 
 /* ---- tokenizer.json ---------------------------------------------------------------------------------------------- */
 
+/* Whatever the answer, the memory taken is bounded by the size of the document. */
+static afmoe_status load_text(const char *text, size_t n, struct tokenizer **out, afmoe_error *error)
+{
+    uint64_t before = memory_peak_begin();
+    afmoe_status status = afmoe__tokenizer_from_json(out, (const uint8_t *)text, n, 1 << 25, "t.json", error);
+    assert_true(memory_peak_growth_kib(before) <= memory_allowed_kib(n));
+    return status;
+}
+
 static afmoe_status load_json(json_t *root, struct tokenizer **out, afmoe_error *error)
 {
     char *text = json_dumps(root, JSON_ENCODE_ANY);
-    afmoe_status status =
-        afmoe__tokenizer_from_json(out, (const uint8_t *)text, strlen(text), 1 << 25, "t.json", error);
+    afmoe_status status = load_text(text, strlen(text), out, error);
     free(text);
     return status;
 }
@@ -263,7 +274,7 @@ static void flipped_json_is_refused_or_works(void **state)
             text[next_random(&random) % n] = "0123456789abcxyz,:\"[]{}\\\xff"[next_random(&random) % 26];
         }
         struct tokenizer *tokenizer = NULL;
-        if (afmoe__tokenizer_from_json(&tokenizer, (const uint8_t *)text, n, 1 << 25, "t.json", NULL) == AFMOE_OK) {
+        if (load_text(text, n, &tokenizer, NULL) == AFMOE_OK) {
             use_and_free(tokenizer);
             n_loaded++;
         } else {
@@ -274,6 +285,51 @@ static void flipped_json_is_refused_or_works(void **state)
     assert_true(n_loaded > 0 && n_refused > 0);
     free(text);
     free(good);
+}
+
+/* A small document, cut at every byte. */
+static void cut_json_is_refused(void **state)
+{
+    (void)state;
+    json_t *tiny = tiny_tokenizer();
+    char *text = json_dumps(tiny, JSON_COMPACT);
+    struct tokenizer *tokenizer = NULL;
+    size_t n = strlen(text);
+    assert_int_equal(load_text(text, n, &tokenizer, NULL), AFMOE_OK);
+    use_and_free(tokenizer);
+    tokenizer = NULL;
+    while (n-- > 0) {
+        afmoe_error error = {.size = sizeof error};
+        assert_int_equal(load_text(text, n, &tokenizer, &error), AFMOE_FORMAT);
+        assert_non_null(strstr(error.message, "t.json"));
+        assert_null(tokenizer);
+    }
+    free(text);
+    json_decref(tiny);
+}
+
+static void every_flipped_bit_is_refused_or_works(void **state)
+{
+    (void)state;
+    json_t *tiny = tiny_tokenizer();
+    char *text = json_dumps(tiny, JSON_COMPACT);
+    size_t n = strlen(text), n_loaded = 0, n_refused = 0;
+    uint64_t before = memory_peak_begin();
+    for (size_t bit = 0; bit < 8 * n; bit++) {
+        struct tokenizer *tokenizer = NULL;
+        text[bit / 8] = (char)(text[bit / 8] ^ 1 << bit % 8);
+        afmoe_status status =
+            afmoe__tokenizer_from_json(&tokenizer, (const uint8_t *)text, n, 1 << 25, "t.json", NULL);
+        if (status == AFMOE_OK) use_and_free(tokenizer);
+        else assert_true(!tokenizer && (status == AFMOE_FORMAT || status == AFMOE_UNSUPPORTED));
+        n_loaded += status == AFMOE_OK;
+        n_refused += status != AFMOE_OK;
+        text[bit / 8] = (char)(text[bit / 8] ^ 1 << bit % 8);
+    }
+    assert_true(n_loaded > 0 && n_refused > n_loaded);
+    assert_true(memory_peak_growth_kib(before) <= memory_allowed_kib(n));
+    free(text);
+    json_decref(tiny);
 }
 
 /* ---- GGUF -------------------------------------------------------------------------------------------------------- */
@@ -344,7 +400,8 @@ struct change {
     uint32_t number;
     int32_t type_of_3; /* token_type of id 3 */
     int n_types_missing;
-    bool no_types, no_merges, tokens_are_numbers, types_are_strings, add_bos_is_number, add_bos;
+    enum gguf_type types_are; /* 0: I32 */
+    bool no_types, no_merges, tokens_are_numbers, add_bos_is_number, add_bos;
     const char *last_token; /* text of the extra row, id 1600 */
     int32_t last_type;
     uint64_t flips; /* not 0: the seed of random changes to the metadata */
@@ -368,6 +425,18 @@ static void tokens_by_id(const char *texts[1600], int32_t types[1600])
     }
 }
 
+/* One number in any of a few types: they are converted by what they are, never cast. */
+static void put_type(struct writer *w, enum gguf_type type, int32_t value)
+{
+    float f = (float)value;
+    uint8_t byte = (uint8_t)value;
+    if (type == GGUF_STRING) put_string(w, "1", 1);
+    else if (type == GGUF_F32) put(w, &f, 4);
+    else if (type == GGUF_U64) put_u64(w, (uint64_t)value);
+    else if (type == GGUF_I8) put(w, &byte, 1);
+    else put_u32(w, (uint32_t)value);
+}
+
 static void put_tokens(struct writer *w, const struct change *change)
 {
     const char *texts[1600];
@@ -385,15 +454,9 @@ static void put_tokens(struct writer *w, const struct change *change)
         }
     }
     if (change->no_types) return;
-    put_array(w, "tokenizer.ggml.token_type", change->types_are_strings ? GGUF_STRING : GGUF_I32,
-              1601 - (uint64_t)change->n_types_missing);
-    for (size_t i = 0; i < 1601 - (size_t)change->n_types_missing; i++) {
-        if (change->types_are_strings) {
-            put_string(w, "1", 1);
-        } else {
-            put_u32(w, (uint32_t)types[i]);
-        }
-    }
+    enum gguf_type type = change->types_are ? change->types_are : GGUF_I32;
+    put_array(w, "tokenizer.ggml.token_type", type, 1601 - (uint64_t)change->n_types_missing);
+    for (size_t i = 0; i < 1601 - (size_t)change->n_types_missing; i++) put_type(w, type, types[i]);
 }
 
 static void put_merges(struct writer *w, const struct change *change)
@@ -443,6 +506,7 @@ static afmoe_status load_gguf(const struct change *change, struct tokenizer **ou
     struct mapped_file file;
     struct gguf *gguf = NULL;
     afmoe_error open_error = {.size = sizeof open_error};
+    uint64_t before = memory_peak_begin();
     assert_int_equal(afmoe__file_open(&file, path, FILE_MAPPED, NULL), AFMOE_OK);
     afmoe_status status = afmoe__gguf_open(&gguf, &file, &open_error);
     if (status == AFMOE_OK) {
@@ -452,6 +516,7 @@ static afmoe_status load_gguf(const struct change *change, struct tokenizer **ou
         afmoe__file_close(&file);
         if (!change->flips) fail_msg("open: %s", open_error.message);
     }
+    assert_true(memory_peak_growth_kib(before) <= memory_allowed_kib(sizeof w->data));
     unlink(path);
     return status;
 }
@@ -506,7 +571,7 @@ static void gguf_faults_are_named(void **state)
         {{CHANGED, .pre = NULL}, AFMOE_UNSUPPORTED, "tokenizer.ggml.pre is missing"},
         {{CHANGED, .pre = "a\nb"}, AFMOE_UNSUPPORTED, "\"a?b\""},
         {{CHANGED, .tokens_are_numbers = true}, AFMOE_FORMAT, "tokenizer.ggml.tokens"},
-        {{CHANGED, .types_are_strings = true}, AFMOE_FORMAT, "tokenizer.ggml.token_type[0]"},
+        {{CHANGED, .types_are = GGUF_STRING}, AFMOE_FORMAT, "tokenizer.ggml.token_type[0]"},
         {{CHANGED, .n_types_missing = 1}, AFMOE_FORMAT, "has 1600 entries, tokens has 1601"},
         {{CHANGED, .type_of_3 = 0}, AFMOE_FORMAT, "token_type[3] is 0"},
         {{CHANGED, .type_of_3 = 7}, AFMOE_FORMAT, "token_type[3] is 7"},
@@ -556,6 +621,9 @@ static void odd_but_clear_gguf_works(void **state)
         {{CHANGED, .add_bos = true, .number_key = "tokenizer.ggml.bos_token_id"}, AFMOE_TOKEN_UNUSED, ""},
         {{CHANGED, .number_key = "tokenizer.ggml.eos_token_id", .number = UINT32_MAX}, AFMOE_TOKEN_UNUSED, ""}, /* none */
         {{CHANGED, .no_types = true, .last_token = "xyzzy"}, AFMOE_TOKEN_NORMAL, "xyzzy"},
+        {{CHANGED, .types_are = GGUF_F32, .last_token = "xyzzy", .last_type = 4}, AFMOE_TOKEN_ADDED, "xyzzy"},
+        {{CHANGED, .types_are = GGUF_U64, .last_token = "xyzzy", .last_type = 4}, AFMOE_TOKEN_ADDED, "xyzzy"},
+        {{CHANGED, .types_are = GGUF_I8, .last_token = "xyzzy", .last_type = 4}, AFMOE_TOKEN_ADDED, "xyzzy"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct tokenizer *tokenizer = NULL;
@@ -572,6 +640,91 @@ static void odd_but_clear_gguf_works(void **state)
         for (uint64_t j = 0; j < n; j++) assert_true(ids[j] < 1600); /* of repeated tokens the first id */
         afmoe__tokenizer_free(tokenizer);
     }
+}
+
+/* More strings than any vocabulary has, in a file that is as long as it says. */
+static void too_many_strings(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"tokenizer.ggml.tokens", "tokenizer.ggml.merges"};
+    for (int i = 0; i < 2; i++) {
+        struct gguf_writer w = {.version = 3, .n_tensors_said = UINT64_MAX, .n_keys_said = UINT64_MAX, .alignment = 32};
+        struct buffer bytes;
+        struct scratch scratch;
+        struct mapped_file file;
+        struct gguf *gguf = NULL;
+        struct tokenizer *tokenizer = NULL;
+        uint64_t n_header;
+        afmoe_error error = {.size = sizeof error};
+        gguf_add_tiny_tokenizer(&w);
+        gguf_drop(&w, "tokenizer.ggml.token_type");
+        gguf_set_strings(&w, keys[i], 4000001, "");
+        gguf_serialise(&w, &bytes, &n_header);
+        scratch_make(&scratch);
+        scratch_write(&scratch, "t.gguf", bytes.data, bytes.n);
+        uint64_t n = bytes.n, before;
+        buffer_free(&bytes);
+        gguf_writer_free(&w);
+        before = memory_peak_begin();
+        assert_int_equal(afmoe__file_open(&file, scratch_path(&scratch, "t.gguf"), FILE_MAPPED, NULL), AFMOE_OK);
+        assert_int_equal(afmoe__gguf_open(&gguf, &file, &error), AFMOE_OK);
+        assert_int_equal(afmoe__tokenizer_from_gguf(&tokenizer, gguf, &error), AFMOE_LIMIT);
+        assert_non_null(strstr(error.message, keys[i]));
+        assert_non_null(strstr(error.message, "4000001 strings; at most 4000000"));
+        assert_true(memory_peak_growth_kib(before) <= n / 1024 + 1024); /* the file's own pages */
+        afmoe__gguf_close(gguf);
+        scratch_remove(&scratch);
+    }
+}
+
+/* One added token many times over: text of it costs what it costs with one. */
+static void one_token_many_times(void **state)
+{
+    (void)state;
+    enum { N = 400000, N_TEXT = 400000 };
+    struct gguf_writer w = {.version = 3, .n_tensors_said = UINT64_MAX, .n_keys_said = UINT64_MAX, .alignment = 32};
+    struct buffer bytes, tokens = {0}, types = {0};
+    struct mapped_file file;
+    struct gguf *gguf = NULL;
+    struct tokenizer *tokenizer = NULL;
+    uint64_t n_header, n;
+    struct timespec begin, end;
+    gguf_add_tiny_tokenizer(&w);
+    const struct written_key *key = w.keys;
+    while (strcmp(key->name, "tokenizer.ggml.tokens") != 0) key++;
+    uint64_t n_first = (uint64_t)key->value.data[8] | (uint64_t)key->value.data[9] << 8;
+    buffer_put(&tokens, key->value.data + 16, key->value.n - 16);
+    while (strcmp(key->name, "tokenizer.ggml.token_type") != 0) key++;
+    buffer_put(&types, key->value.data + 16, key->value.n - 16);
+    for (int i = 0; i < N; i++) {
+        buffer_put(&tokens, "\2\0\0\0\0\0\0\0QQ", 10);
+        buffer_put_u32(&types, 3);
+    }
+    gguf_set_array(&w, "tokenizer.ggml.tokens", GGUF_STRING, n_first + N, tokens.data, tokens.n);
+    gguf_set_array(&w, "tokenizer.ggml.token_type", GGUF_I32, n_first + N, types.data, types.n);
+    gguf_serialise(&w, &bytes, &n_header);
+    assert_int_equal(afmoe__file_open_memory(&file, bytes.data, bytes.n, FILE_MAPPED, NULL), AFMOE_OK);
+    assert_int_equal(afmoe__gguf_open(&gguf, &file, NULL), AFMOE_OK);
+    assert_int_equal(afmoe__tokenizer_from_gguf(&tokenizer, gguf, NULL), AFMOE_OK);
+
+    char *text = malloc(N_TEXT);
+    afmoe_token *ids = malloc(N_TEXT * sizeof *ids);
+    assert_true(text && ids);
+    memset(text, 'Q', N_TEXT);
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    assert_int_equal(afmoe__tokenizer_encode(tokenizer, text, N_TEXT, NULL, ids, N_TEXT, &n, NULL), AFMOE_OK);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    assert_true(end.tv_sec - begin.tv_sec < 20);
+    assert_int_equal(n, N_TEXT / 2);
+    for (uint64_t i = 0; i < n; i++) assert_int_equal(ids[i], n_first);
+    free(text);
+    free(ids);
+    afmoe__tokenizer_free(tokenizer);
+    afmoe__gguf_close(gguf);
+    gguf_writer_free(&w);
+    buffer_free(&bytes);
+    buffer_free(&tokens);
+    buffer_free(&types);
 }
 
 static void flipped_gguf_is_refused_or_works(void **state)
@@ -601,9 +754,13 @@ int main(void)
         cmocka_unit_test(odd_but_clear_json_works),
         cmocka_unit_test(merges_to_control_tokens),
         cmocka_unit_test(flipped_json_is_refused_or_works),
+        cmocka_unit_test(cut_json_is_refused),
+        cmocka_unit_test(every_flipped_bit_is_refused_or_works),
         cmocka_unit_test(gguf_equals_json),
         cmocka_unit_test(gguf_faults_are_named),
         cmocka_unit_test(odd_but_clear_gguf_works),
+        cmocka_unit_test(too_many_strings),
+        cmocka_unit_test(one_token_many_times),
         cmocka_unit_test(flipped_gguf_is_refused_or_works),
     };
     return cmocka_run_group_tests(tests, load_base, free_base);

@@ -43,7 +43,10 @@ void buffer_put_u64(struct buffer *buffer, uint64_t x)
 
 void buffer_pad(struct buffer *buffer, uint64_t multiple)
 {
-    while (buffer->n % multiple) buffer_put(buffer, "", 1);
+    static const uint8_t zeros[64];
+    for (uint64_t n; (n = (multiple - buffer->n % multiple) % multiple) > 0;) {
+        buffer_put(buffer, zeros, n < sizeof zeros ? n : sizeof zeros);
+    }
 }
 
 void buffer_free(struct buffer *buffer)
@@ -118,9 +121,9 @@ static void put_u16(struct buffer *buffer, uint16_t x)
     buffer_put(buffer, bytes, 2);
 }
 
-void buffer_put_elements(struct buffer *buffer, enum tensor_format format, uint64_t n)
+static void put_encoded(struct buffer *buffer, enum tensor_format format, uint64_t begin, uint64_t end)
 {
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = begin; i < end; i++) {
         float x = tiny_element(i);
         uint32_t bits;
         memcpy(&bits, &x, 4);
@@ -133,11 +136,29 @@ void buffer_put_elements(struct buffer *buffer, enum tensor_format format, uint6
             buffer_put(buffer, &q, 1);
         }
     }
+}
+
+static void put_blocks(struct buffer *buffer, enum tensor_format format, uint64_t n)
+{
     const struct format_traits *t = &afmoe__format_traits[format];
-    for (uint64_t i = 0; format > FORMAT_Q8_0 && i < n / t->block_elements * t->block_bytes; i++) {
+    for (uint64_t i = 0; i < n / t->block_elements * t->block_bytes; i++) {
         uint8_t byte = (uint8_t)(i * 37);
         buffer_put(buffer, &byte, 1);
     }
+}
+
+void buffer_put_elements(struct buffer *buffer, enum tensor_format format, uint64_t n)
+{
+    enum { PERIOD = 128 }; /* of the elements, and a multiple of Q8_0's block: encoded once, then copied */
+    static struct buffer periods[N_FORMATS];
+    struct buffer *period = &periods[format];
+    if (format > FORMAT_Q8_0) {
+        put_blocks(buffer, format, n);
+        return;
+    }
+    if (period->n == 0) put_encoded(period, format, 0, PERIOD);
+    for (uint64_t i = 0; i < n / PERIOD; i++) buffer_put(buffer, period->data, period->n);
+    put_encoded(buffer, format, n / PERIOD * PERIOD, n);
 }
 
 /* ---- GGUF ------------------------------------------------------------------------------------------------------- */

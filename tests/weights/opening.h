@@ -5,6 +5,10 @@
 #include "checkpoint.h"
 
 #include "cmocka_all.h"
+#include "memory_peak.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
 
 /* Warnings that came while opening. */
 struct heard {
@@ -25,12 +29,34 @@ static inline struct checkpoint_options plain_options(void)
     return (struct checkpoint_options){.max_json_bytes = 32 << 20};
 }
 
-/* Opens; `what` names the case when the answer is another one. On failure the message must hold `part`. */
+/* Of a file, or of all in a folder. */
+static inline uint64_t bytes_of_path(const char *path)
+{
+    struct stat info;
+    uint64_t n = 0;
+    char name[1024];
+    if (stat(path, &info) != 0) return 0;
+    if (!S_ISDIR(info.st_mode)) return (uint64_t)info.st_size;
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        int n_name = snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
+        if (n_name < (int)sizeof name && stat(name, &info) == 0 && S_ISREG(info.st_mode)) n += (uint64_t)info.st_size;
+    }
+    if (folder) closedir(folder);
+    return n;
+}
+
+/* Opens; `what` names the case when the answer is another one. On failure the message must hold `part`. Whatever the
+ * answer, the memory taken is bounded by the size of the files. */
 static inline void check_open(struct checkpoint *out, const char *path, const struct checkpoint_options *options,
                               int32_t status, const char *part, const char *what)
 {
     afmoe_error error = {.size = sizeof error};
+    uint64_t before = memory_peak_begin();
     int32_t answer = afmoe__checkpoint_open(out, path, options, &error);
+    uint64_t growth = memory_peak_growth_kib(before), allowed = memory_allowed_kib(bytes_of_path(path));
+    if (growth > allowed) print_error("%s: took %llu KiB\n", what ? what : path, (unsigned long long)growth);
+    assert_true(growth <= allowed);
     if (answer != status) print_error("%s: status %d, expected %d: %s\n", what, answer, status, error.message);
     assert_int_equal(answer, status);
     if (!answer) return;
@@ -47,26 +73,6 @@ static inline void check_refused(const char *path, int32_t status, const char *p
     struct checkpoint_options options = plain_options();
     check_open(&c, path, &options, status, part, what);
     afmoe__checkpoint_close(&c);
-}
-
-/* Peak resident memory of this process so far, in KiB; 0 where the build's own shadow memory makes it meaningless. */
-static inline uint64_t peak_kib(void)
-{
-#if defined(__SANITIZE_ADDRESS__)
-    return 0;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-    return 0;
-#endif
-#endif
-    unsigned long long kib = 0;
-    char line[128];
-    FILE *file = fopen("/proc/self/status", "r");
-    while (file && fgets(line, sizeof line, file)) {
-        if (sscanf(line, "VmHWM: %llu", &kib) == 1) break;
-    }
-    if (file) fclose(file);
-    return kib;
 }
 
 static inline uint32_t touch_matrix(const struct matrix *m)

@@ -2,6 +2,7 @@
 #include "cmocka_all.h"
 #include "config.h"
 #include "fixture_writer.h"
+#include "memory_peak.h"
 
 #include <math.h>
 
@@ -131,7 +132,9 @@ static void test_refused(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct model_config config;
         afmoe_error error;
+        uint64_t before = memory_peak_begin();
         afmoe_status status = read_with(&config, cases[i].changes, &error);
+        assert_true(memory_peak_growth_kib(before) <= memory_allowed_kib(0));
         if (status != cases[i].status || (status && !strstr(error.message, cases[i].part))) {
             print_error("%s: %d, expected %d: \"%s\", expected \"%s\"\n", cases[i].changes, status, cases[i].status,
                         error.message, cases[i].part);

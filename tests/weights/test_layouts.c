@@ -317,6 +317,22 @@ static const struct change changes[] = {
      .shape = {4}, .strict = true},
     {.name = "a layer too many", .config = "{\"num_hidden_layers\": 1, \"layer_types\": null}",
      .warning = "28 tensors in the file are not part of the model: \"model.layers.1."},
+    /* Large counts without the tensors: nothing is laid out for what is not there. */
+    {.name = "65536 experts", .config = "{\"num_experts\": 65536}", .status = AFMOE_FORMAT,
+     .part = "\"model.layers.1.mlp.router.gate.weight\": shape [4, 32], expected [65536, 32]"},
+    {.name = "65536 experts, no router", .config = "{\"num_experts\": 65536}", .drop = "router", .status = AFMOE_FORMAT,
+     .part = "router"},
+    {.name = "65536 experts in each of 1024 layers", .status = AFMOE_LIMIT, .part = "67043328 experts",
+     .config = "{\"num_experts\": 65536, \"num_hidden_layers\": 1024, \"layer_types\": null}"},
+    {.name = "2^31-1 tokens", .config = "{\"vocab_size\": 2147483647}", .status = AFMOE_FORMAT,
+     .part = "\"model.embed_tokens.weight\": shape [40, 32], expected [2147483647, 32]"},
+    {.name = "all sizes at their limits", .status = AFMOE_FORMAT,
+     .part = "\"model.embed_tokens.weight\": shape [40, 32]",
+     .config = "{\"vocab_size\": 2147483647, \"hidden_size\": 1048576, \"num_attention_heads\": 4096, "
+               "\"num_key_value_heads\": 4096, \"head_dim\": 4096, \"intermediate_size\": 16777216, "
+               "\"moe_intermediate_size\": 16777216, \"num_experts\": 256, \"num_experts_per_tok\": 256, "
+               "\"num_shared_experts\": 65536, \"num_hidden_layers\": 1024, \"layer_types\": null, "
+               "\"sliding_window\": 4294967295, \"max_position_embeddings\": 4294967296}"},
     {.name = "bias asked for", .config = "{\"attention_bias\": true}", .status = AFMOE_FORMAT,
      .part = "tensor \"model.layers.0.self_attn.q_proj.bias\" is missing"},
     {.name = "bias not asked for", .config = "{}", .add = "model.layers.0.self_attn.q_proj.bias", .n_dims = 1,

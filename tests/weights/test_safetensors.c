@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <time.h>
 
 static struct scratch scratch;
 
@@ -73,6 +74,16 @@ static const struct {
     {"metadata", "__metadata__", "{\"format\": \"pt\"}", AFMOE_OK, ""},
     {"empty name", "", "{\"dtype\": \"F32\", \"shape\": [0], \"data_offsets\": [0, 0]}", AFMOE_FORMAT,
      "a tensor name of 0 bytes"},
+    {"empty tensor nobody needs", "x", "{\"dtype\": \"F32\", \"shape\": [0, 3], \"data_offsets\": [0, 0]}",
+     AFMOE_OK, ""},
+    {"offset missing", Q, "{\"data_offsets\": [4096]}", AFMOE_FORMAT, Q "\": \"data_offsets\""},
+    {"offsets null", Q, "{\"data_offsets\": null}", AFMOE_FORMAT, Q "\": \"data_offsets\""},
+    {"shape null", Q, "{\"shape\": null}", AFMOE_FORMAT, Q "\": \"shape\""},
+    {"shape of lists", Q, "{\"shape\": [[32], 32]}", AFMOE_FORMAT, Q "\": \"shape\""},
+    {"shape as text", Q, "{\"shape\": [\"32\", 32]}", AFMOE_FORMAT, Q "\": \"shape\""},
+    {"dtype null", Q, "{\"dtype\": null}", AFMOE_FORMAT, Q "\": \"dtype\""},
+    {"dtype empty", Q, "{\"dtype\": \"\"}", AFMOE_UNSUPPORTED, Q "\": unknown dtype \"\""},
+    {"a scalar", Q, "{\"shape\": []}", AFMOE_FORMAT, Q "\": data_offsets"},
     {"embedding rows", "model.embed_tokens.weight", "{\"shape\": [20, 64]}", AFMOE_FORMAT,
      "\"model.embed_tokens.weight\": shape [20, 64], expected [40, 32] ([vocab_size, hidden_size])"},
 };
@@ -80,7 +91,6 @@ static const struct {
 static void test_entries(void **state)
 {
     (void)state;
-    uint64_t before = peak_kib();
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
         struct safetensors_writer w;
         struct buffer bytes;
@@ -96,7 +106,6 @@ static void test_entries(void **state)
         safetensors_writer_free(&w);
         buffer_free(&bytes);
     }
-    assert_true(peak_kib() - before < 16 * 1024);
 }
 
 /* Whole files as text: 8 bytes of length, then the header, then `n_data` zero bytes. */
@@ -155,8 +164,12 @@ static void test_headers(void **state)
     }
     scratch_write(&scratch, "model.safetensors", "1234567", 7);
     check_refused(scratch.path, AFMOE_TRUNCATED, "7 bytes", "7 bytes");
+    scratch_write(&scratch, "model.safetensors", "", 0);
+    check_refused(scratch.path, AFMOE_TRUNCATED, "0 bytes", "empty file");
     scratch_write(&scratch, "model.safetensors", "\2\0\0\0\0\0\0\0{\0", 10);
     check_refused(scratch.path, AFMOE_FORMAT, "byte 0x00", "NUL in the header");
+    scratch_write(&scratch, "model.safetensors", "\4\0\0\0\0\0\0\0{}\0\0", 12);
+    check_refused(scratch.path, AFMOE_FORMAT, "byte 0x00", "NULs behind the header");
     struct checkpoint c;
     struct checkpoint_options small = {.max_json_bytes = 1024};
     struct buffer bytes = {0};
@@ -186,6 +199,60 @@ static void test_name_lengths(void **state)
         safetensors_writer_free(&w);
         buffer_free(&bytes);
         name[n] = 'n';
+    }
+}
+
+/* Nothing but names: neither memory nor time may be of another order than the file. */
+static void test_many_names(void **state)
+{
+    (void)state;
+    enum { N = 60000 };
+    struct buffer text = {0}, bytes = {0};
+    struct timespec begin, end;
+    char entry[96];
+    for (int i = 0; i < N; i++) {
+        int n = snprintf(entry, sizeof entry, "%c\"%x\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}",
+                         i ? ',' : '{', (unsigned)i);
+        buffer_put(&text, entry, (uint64_t)n);
+    }
+    buffer_put(&text, "}", 1);
+    buffer_put_u64(&bytes, text.n);
+    buffer_put(&bytes, text.data, text.n);
+    scratch_write(&scratch, "model.safetensors", bytes.data, bytes.n);
+    buffer_free(&text);
+    buffer_free(&bytes);
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    check_refused(scratch.path, AFMOE_FORMAT, "\"model.embed_tokens.weight\" is missing", "many names");
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    assert_true(end.tv_sec - begin.tv_sec < 20);
+}
+
+/* Data at every address modulo 8, as headers of any length are legal. */
+static void test_unaligned_data(void **state)
+{
+    (void)state;
+    for (uint64_t n_spaces = 0; n_spaces < 8; n_spaces++) {
+        struct safetensors_writer w;
+        struct buffer bytes, shifted = {0};
+        struct checkpoint c;
+        struct checkpoint_options options = plain_options();
+        safetensors_writer_init(&w);
+        safetensors_add_tiny(&w, FORMAT_BF16);
+        safetensors_serialise(&w, &bytes);
+        uint64_t n_header = bytes.n - 8 - w.data.n;
+        buffer_put_u64(&shifted, n_header + n_spaces);
+        buffer_put(&shifted, bytes.data + 8, n_header);
+        for (uint64_t i = 0; i < n_spaces; i++) buffer_put(&shifted, " ", 1);
+        buffer_put(&shifted, w.data.data, w.data.n);
+        scratch_write(&scratch, "model.safetensors", shifted.data, shifted.n);
+        check_open(&c, scratch.path, &options, AFMOE_OK, "", "unaligned");
+        for (uint64_t i = 0; i < 32; i++) assert_true(c.weights.norm[i] == tiny_element(i));
+        assert_memory_equal(c.weights.embedding.data, w.data.data, 40 * 32 * 2);
+        assert_true(touch_view(&c) == touch_view(&c));
+        afmoe__checkpoint_close(&c);
+        safetensors_writer_free(&w);
+        buffer_free(&bytes);
+        buffer_free(&shifted);
     }
 }
 
@@ -353,7 +420,7 @@ static void test_every_bit_flipped(void **state)
 {
     (void)state;
     struct buffer bytes;
-    uint64_t n_header = write_tiny(&bytes), n_opened = 0, before = peak_kib();
+    uint64_t n_header = write_tiny(&bytes), n_opened = 0, before = memory_peak_begin();
     struct checkpoint_options options = plain_options();
     char path[512];
     snprintf(path, sizeof path, "%s", scratch_path(&scratch, "model.safetensors"));
@@ -374,7 +441,7 @@ static void test_every_bit_flipped(void **state)
     close(descriptor);
     buffer_free(&bytes);
     assert_true(sum == sum && n_opened < n_header);
-    assert_true(peak_kib() - before < 16 * 1024);
+    assert_true(memory_peak_growth_kib(before) < 16 * 1024);
 }
 
 int main(void)
@@ -383,6 +450,8 @@ int main(void)
         cmocka_unit_test(test_entries),
         cmocka_unit_test(test_headers),
         cmocka_unit_test(test_name_lengths),
+        cmocka_unit_test(test_many_names),
+        cmocka_unit_test(test_unaligned_data),
         cmocka_unit_test(test_truncated_everywhere),
         cmocka_unit_test(test_every_bit_flipped),
         cmocka_unit_test(test_shards),
