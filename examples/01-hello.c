@@ -30,7 +30,7 @@ int main(int argc, char **argv)
                  afmoe_session_append(session, prompt, n_prompt, NULL, NULL, &error) < 0 ||
                  afmoe_generate(session, NULL, &options, NULL, &error) < 0;
     if (failed) fprintf(stderr, "%s: %s\n", afmoe_status_name(error.code), error.message);
-    else printf("\n");
+    else failed = printf("\n") < 0 || fflush(stdout) != 0;
     afmoe_session_free(session);
     afmoe_context_free(context);
     afmoe_model_free(model);

@@ -89,6 +89,7 @@ void hide_progress(void);
 struct out_file {
     FILE *stream;
     const char *path; /* borrowed */
+    char part[4096];  /* where it is written until it is whole; empty: at `path` itself */
     uint64_t n_bytes; /* written so far */
     bool failed;      /* and told; what follows does nothing and is false */
 };
@@ -96,7 +97,7 @@ struct out_file {
 bool out_open(struct out_file *file, const char *path);
 bool out_write(struct out_file *file, const void *bytes, size_t n);
 bool out_print(struct out_file *file, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Without `keep`, or when anything failed, a regular file is removed. True: all of it is written. */
+/* Without `keep`, or when anything failed, what was written is removed. True: all of it is at `path`. */
 bool out_close(struct out_file *file, bool keep);
 
 /* ---- Models and contexts: cli_model.c ---- */

@@ -1,4 +1,5 @@
-/* Files the commands write: whole or not at all, every failure told once with its cause. */
+/* Files the commands write: under the name PATH.part until they are whole, so that PATH is what it was or all of it.
+ * Every failure is told once with its cause. */
 #include "cli.h"
 
 #include <errno.h>
@@ -15,10 +16,22 @@ static bool fail(struct out_file *file)
     return false;
 }
 
+/* Devices and pipes are written to directly. */
+static bool is_regular_or_new(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) != 0 || S_ISREG(status.st_mode);
+}
+
 bool out_open(struct out_file *file, const char *path)
 {
     *file = (struct out_file){.path = path};
-    file->stream = fopen(path, "wb");
+    int n = is_regular_or_new(path) ? snprintf(file->part, sizeof file->part, "%s.part", path) : 0;
+    if (n >= (int)sizeof file->part) {
+        errno = ENAMETOOLONG;
+        return fail(file);
+    }
+    file->stream = fopen(n ? file->part : path, "wb");
     return file->stream || fail(file);
 }
 
@@ -44,20 +57,15 @@ bool out_print(struct out_file *file, const char *format, ...)
     return true;
 }
 
-/* Devices and pipes stay where they are. */
-static void remove_regular(const char *path)
-{
-    struct stat status;
-    if (lstat(path, &status) == 0 && S_ISREG(status.st_mode)) unlink(path);
-}
-
 bool out_close(struct out_file *file, bool keep)
 {
     if (!file->stream) return false;
     errno = 0;
     if (fclose(file->stream) != 0 && keep) fail(file); /* when it is thrown away, nobody wants to know */
     file->stream = NULL;
-    if (keep && !file->failed) return true;
-    remove_regular(file->path);
-    return false;
+    bool good = keep && !file->failed;
+    if (!file->part[0]) return good;
+    if (good && rename(file->part, file->path) != 0) good = fail(file);
+    if (!good) unlink(file->part);
+    return good;
 }

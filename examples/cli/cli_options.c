@@ -51,7 +51,7 @@ static const struct row rows[] = {
     {ANSWER, 0, "repeat-penalty", REAL, AT(repeat_penalty), "X", "for tokens of prompt and answer, 0.01..100; 1: off"},
     {ANSWER, 0, "presence-penalty", REAL, AT(presence_penalty), "X", "for tokens generated already, -100..100"},
     {ANSWER, 0, "frequency-penalty", REAL, AT(frequency_penalty), "X", "for every time they were, -100..100"},
-    {ANSWER, 'c', "ctx-size", COUNT, AT(context), "N", "longest timeline in tokens; default 4096"},
+    {ANSWER, 'c', "ctx-size", COUNT, AT(context), "N", "longest timeline in tokens; default 4096, or the model's most"},
     {EVAL, 'w', "window", COUNT, AT(window), "N", "tokens of one window; default 256"},
     {EVAL, 0, "chunks", COUNT, AT(chunks), "N", "most windows to score; default: all"},
     {EVAL, 0, "save-base", WORD, AT(save_base), "FILE", "write all log-probabilities to FILE, for --base"},

@@ -127,15 +127,31 @@ static int make_objects(struct run *run)
 
 /* ---- The answer ---- */
 
+/* Where the room ends, and whether there could be more. */
+static const char *advice(const struct run *run)
+{
+    afmoe_model_info model;
+    afmoe_context_info context;
+    afmoe_model_info_init(&model, sizeof model);
+    afmoe_context_info_init(&context, sizeof context);
+    afmoe_model_get_info(run->model, &model, NULL);
+    afmoe_context_get_info(run->context, &context, NULL);
+    return context.max_tokens < model.max_positions ? "-c allows more" : "the most this model reads";
+}
+
 static int read_prompt(struct run *run, afmoe_error *error)
 {
     afmoe_append_options options;
     reading_options(&options, run->settings, run->tokens.n);
     afmoe_status status = afmoe_session_append(run->session, run->tokens.ids, run->tokens.n, &options, NULL, error);
     hide_progress();
-    if (status == AFMOE_OK || status == AFMOE_CANCELLED) return EXIT_OK;
-    if (status != AFMOE_CONTEXT_FULL) return complain_error(error);
-    complain("the prompt is too long: %s (-c allows more)", error->message);
+    if (status == AFMOE_OK) return EXIT_OK;
+    if (status == AFMOE_CANCELLED)
+        complain("interrupted before an answer began: %s", error->message);
+    else if (status == AFMOE_CONTEXT_FULL)
+        complain("the prompt is too long: %s (%s)", error->message, advice(run));
+    else
+        return complain_error(error);
     return EXIT_FAILED;
 }
 
@@ -150,7 +166,7 @@ static int answer(struct run *run, afmoe_error *error)
     bool good = status >= 0 || status == AFMOE_CANCELLED || status == AFMOE_CONTEXT_FULL;
     if ((good || answer.wrote) && !end_answer(&answer)) return EXIT_FAILED;
     if (!good) return complain_error(error);
-    if (status == AFMOE_CONTEXT_FULL && !s->quiet) complain("the answer was cut: %s (-c allows more)", error->message);
+    if (status == AFMOE_CONTEXT_FULL && !s->quiet) complain("the answer was cut: %s (%s)", error->message, advice(run));
     return EXIT_OK;
 }
 
