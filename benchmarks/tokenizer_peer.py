@@ -28,8 +28,8 @@ class Ours:
     def __init__(self, library, path):
         self.library = ctypes.CDLL(library)
         self.model, options, self.error = ctypes.c_void_p(), Options(), Error()
-        self.library.afmoe_model_options_init(ctypes.byref(options))
-        self.library.afmoe_error_init(ctypes.byref(self.error))
+        self.library.afmoe_model_options_init(ctypes.byref(options), ctypes.sizeof(options))
+        self.library.afmoe_error_init(ctypes.byref(self.error), ctypes.sizeof(self.error))
         options.tokenizer_only = 1
         self.check(self.library.afmoe_model_open(ctypes.byref(self.model), path.encode(), ctypes.byref(options),
                                                  ctypes.byref(self.error)))
