@@ -407,7 +407,8 @@ static afmoe_status fail_kind(const struct opening *o, const struct mapped_file 
                            "%.120s holds safetensors, which lack the configuration; a safetensors checkpoint is "
                            "opened by the path of its folder", file->path);
     }
-    if (file->size == 0) return afmoe__fail(o->error, AFMOE_FORMAT, "\"%.255s\" is empty", file->path);
+    if (file->size == 0)
+        return afmoe__fail(o->error, AFMOE_FORMAT, "\"%.255s\" is no GGUF file: it is empty", file->path);
     return afmoe__fail(o->error, AFMOE_FORMAT,
                        "\"%.255s\" is no GGUF file; a safetensors checkpoint is opened by its folder, a tokenizer.json "
                        "with tokenizer_only", file->path);
