@@ -307,6 +307,9 @@ class Eval(Case):
         self.fails(run("eval", "-q", "--window", "99999", "-", stdin=b"a " * 100000), 2, "99999")
 
     def test_the_reference_perplexity(self):
+        if os.environ.get("AFMOE_SANITIZE", "none") != "none":
+            print("skipped: sanitizer test_the_reference_perplexity (59,000 tokens take minutes there)")
+            return
         folder = os.path.join(os.environ.get("AFMOE_SHARED", "../shared"), "pico")
         if not os.path.exists(folder + "/eval.txt"):
             print("skipped: test_the_reference_perplexity (the optional reference folder is not there)")
