@@ -165,7 +165,7 @@ static void test_fixtures(void **state)
     static const char *const names[] = {"tiny-bias", "nano", "tiny-no-shared-f16"};
     char path[PATH_BYTES];
     (void)state;
-    if (!MEASURABLE) printf("skipped: RssAnon (a sanitizer's own memory is in it)\n");
+    if (!MEASURABLE) printf("skipped: sanitizer RssAnon (a sanitizer's own memory is in it)\n");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (!small_model_path(path, names[i])) continue;
         for (int32_t load = AFMOE_LOAD_MAP; load <= AFMOE_LOAD_READ; load++)

@@ -532,7 +532,7 @@ static void test_lock(void **state)
     char path[PATH_BYTES];
     (void)state;
     if (!MLOCK_WORKS) {
-        printf("skipped: locking (mlock does nothing under this sanitizer)\n");
+        printf("skipped: sanitizer locking (mlock does nothing under this sanitizer)\n");
         return;
     }
     assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
