@@ -7,7 +7,7 @@ build_packages='gcc libc6-dev meson ninja-build pkgconf libjansson-dev'
 # for the form of the header, numpy for reference values, hwloc to compare counts of cores with, SIMDe for AVX-512 on
 # CPUs without it, groff for the manual pages, libedit for afmoe chat.
 check_packages='g++ clang-14 binutils libcmocka-dev libhwloc-dev libsimde-dev libedit-dev groff-base'
-check_packages="$check_packages python3 python3-clang-14 python3-numpy"
+check_packages="$check_packages python3 python3-clang-14 python3-numpy xz-utils"
 
 # Other Pythons, and a meson of theirs, may come first in PATH (pyenv, virtual environments). Debian's are meant.
 MESON=/usr/bin/meson
