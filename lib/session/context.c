@@ -217,8 +217,3 @@ afmoe_status afmoe__context_estimate(const struct model_config *config, const af
                        (unsigned long long)n_pages, (unsigned long long)page_bytes(&context),
                        (unsigned long long)(options->max_page_bytes / page_bytes(&context)));
 }
-
-const struct model_config *afmoe__context_config(const struct context *context)
-{
-    return context->config;
-}

@@ -22,6 +22,5 @@ void afmoe__context_info(struct context *context, afmoe_context_info *out);
 void afmoe__context_memory(struct context *context, afmoe_memory *out);
 afmoe_status afmoe__context_estimate(const struct model_config *config, const afmoe_context_options *options,
                                      uint64_t n_sessions, uint64_t n_tokens, afmoe_memory *out, afmoe_error *error);
-const struct model_config *afmoe__context_config(const struct context *context);
 
 #endif

@@ -578,11 +578,6 @@ const float *afmoe__session_hidden(const struct session *session)
     return session->has_logits ? session->hidden : NULL;
 }
 
-struct context *afmoe__session_context(const struct session *session)
-{
-    return session->context;
-}
-
 void afmoe__session_stats(const struct session *session, afmoe_session_stats *out)
 {
     uint32_t size = out->size;

@@ -34,7 +34,6 @@ const afmoe_token *afmoe__session_tokens(const struct session *session);
 /* Of the last position: vocab_size and hidden_size floats, valid until the next call; NULL when there are none. */
 const float *afmoe__session_logits(const struct session *session);
 const float *afmoe__session_hidden(const struct session *session);
-struct context *afmoe__session_context(const struct session *session);
 void afmoe__session_stats(const struct session *session, afmoe_session_stats *out);
 
 #endif
