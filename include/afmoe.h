@@ -407,9 +407,11 @@ AFMOE_API const char *afmoe_cpu_level_name(int32_t level);
 
 enum {
     AFMOE_PRECISION_EXACT = 1, /* float32 arithmetic on exactly decoded weights */
-    AFMOE_PRECISION_FAST = 2   /* quantised activations; UNSUPPORTED in this version */
+    AFMOE_PRECISION_FAST = 2   /* block formats are multiplied in whole numbers: activations are rounded to 8 bits, with
+                                  a scale for every 32 (formats of blocks of 32 or 64) or 256 of them */
 };
 enum {
+    AFMOE_CELLS_AUTO = 0, /* F32 with EXACT, BF16 with FAST */
     AFMOE_CELLS_F32 = 1, /* keys and values as float32 */
     AFMOE_CELLS_F16 = 2, /* half the memory; see docs/model.md for the divergence measured */
     AFMOE_CELLS_BF16 = 3
@@ -429,8 +431,8 @@ typedef struct afmoe_context_options {
     int32_t n_threads;         /* 1..256, or -1: one per usable core (affinity and cgroup quota; with cpus, at most
                                   n_cpus). Default -1 */
     int32_t cpu_level;         /* AFMOE_CPU_*, default AUTO. One the CPU lacks is UNSUPPORTED */
-    int32_t precision;         /* AFMOE_PRECISION_*, default EXACT */
-    int32_t cells;             /* AFMOE_CELLS_*, default F32 */
+    int32_t precision;         /* AFMOE_PRECISION_*, default FAST */
+    int32_t cells;             /* AFMOE_CELLS_*, default AUTO */
     uint32_t chunk_tokens;     /* tokens computed together while reading a prompt. 1..4096, default 256 */
     uint64_t max_tokens;       /* longest timeline of a session, 1..max_positions of the model. Default 2^64-1: 4096, or
                                   max_positions where that is less. Memory grows only as tokens come */

@@ -8,6 +8,8 @@ void afmoe__kernels_ref(struct kernels *k)
 {
     k->level = AFMOE_CPU_C;
     afmoe__product_ref(k);
+    afmoe__prepare_ref(k);
+    afmoe__whole_product_ref(k);
     afmoe__elementwise_ref(k);
     afmoe__norm_ref(k);
     afmoe__rope_ref(k);
@@ -22,7 +24,9 @@ void afmoe__kernels_select(struct kernels *out, int32_t level)
     afmoe__kernels_ref(out);
 #if defined(__x86_64__)
     if (level >= AFMOE_CPU_AVX2) afmoe__kernels_avx2(out);
+    if (level == AFMOE_CPU_AVXVNNI) afmoe__kernels_avxvnni(out);
     if (level >= AFMOE_CPU_AVX512) afmoe__kernels_avx512(out);
+    if (level >= AFMOE_CPU_AVX512ICL) afmoe__kernels_avx512icl(out);
 #else
     (void)level;
 #endif

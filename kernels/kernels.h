@@ -15,12 +15,17 @@
  *               tokens or heads the call has. One-token and panel products of a format sum in the same order, so
  *               they give the same bits (within one level; levels differ from each other by rounding).
  *
- * Order of summation of a product over k = 0..n-1: eight lanes, lane i takes the k with k % 8 == i in rising k, each
+ * Order of summation of a product with floats over k = 0..n-1: eight lanes, lane i takes the k with k % 8 == i in rising k, each
  * step one multiply-add; then ((l0+l4)+(l2+l6)) + ((l1+l5)+(l3+l7)). At level avx512 the formats F32, F16, BF16 and
- * Q8_0 and attention take sixteen lanes, k % 16, of which l0+l8 .. l7+l15 are then summed as the eight. */
+ * Q8_0 and attention take sixteen lanes, k % 16, of which l0+l8 .. l7+l15 are then summed as the eight.
+ *
+ * Products with whole numbers (precision FAST, block formats): the sums inside a group of 32 or 256 are whole and
+ * exact, so their order is free; groups follow each other in rising k, one value of the accumulator at a time, with
+ * fused multiply-adds in the reference too. ref/whole_product_ref.c has the formula. Every level gives the same bits. */
 #ifndef AFMOE_KERNELS_KERNELS_H
 #define AFMOE_KERNELS_KERNELS_H
 
+#include "activations.h"
 #include "format.h"
 
 #include <stddef.h>
@@ -31,25 +36,22 @@ enum cell_format { CELLS_F32, CELLS_F16, CELLS_BF16, N_CELL_FORMATS };
 
 enum { PAGE_POSITIONS = 64 }; /* positions of one key/value page */
 
+enum precision { PRECISION_EXACT, PRECISION_FAST, N_PRECISIONS };
+
 /* What a product needs to know of one weight format at one precision. */
 struct product_kernels {
-    /* Activations as the product reads them. NULL: the floats themselves. (Later precisions quantise here.) */
-    void (*prepare)(void *out, const float *x, uint64_t n);
-    /* Bytes of n prepared activations; unused while prepare is NULL. */
-    uint64_t (*prepared_bytes)(uint64_t n);
-
-    /* Exact float values of one row: out[n_columns]. */
-    void (*decode_row)(float *out, const void *row, uint64_t n_columns);
+    /* How both products read their activations: floats, or what `prepare` of that kind has made of them. */
+    enum activation_kind activation;
 
     /* One token: out[r] = sum_k rows[r][k] * x[k], r < n_rows; rows `row_bytes` apart. */
     void (*one_token)(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,
                       uint64_t n_columns);
 
-    /* Many tokens: out[t * out_stride + r] = sum_k rows[r][k] * x[t][k], t < n_tokens, tokens `x_stride_bytes` apart.
+    /* Many tokens: out[t * out_stride + r] = sum_k rows[r][k] * x[t][k], t < n_tokens; x[t] may lie anywhere.
      * scratch: panel_scratch_bytes(n_columns) bytes, 64-byte aligned, where a panel of rows is decoded once for all
      * tokens. Same bits as one_token for every row and token. */
-    void (*panel)(float *out, uint64_t out_stride, const void *x, uint64_t x_stride_bytes, uint64_t n_tokens,
-                  const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns, void *scratch);
+    void (*panel)(float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens, const void *rows,
+                  uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns, void *scratch);
     uint64_t (*panel_scratch_bytes)(uint64_t n_columns);
 };
 
@@ -61,8 +63,14 @@ struct attention_state {
 
 struct kernels {
     int32_t level;           /* AFMOE_CPU_* actually used */
-    uint64_t panel_rows;     /* preferred multiple of rows when work is split */
-    struct product_kernels product[N_FORMATS];
+    struct product_kernels product[N_PRECISIONS][N_FORMATS];
+
+    /* Exact float values of one row: out[n_columns]. */
+    void (*decode_row[N_FORMATS])(float *out, const void *row, uint64_t n_columns);
+
+    /* Activations as the products of one kind read them (activations.h), from n floats; n is a multiple of the kind's
+     * group. out: activation_bytes(kind, n) bytes, 64-byte aligned. NULL for ACTIVATION_F32. */
+    void (*prepare[N_ACTIVATION_KINDS])(void *out, const float *x, uint64_t n);
 
     /* out[k] = x[k] / sqrt(mean(x^2) + eps) * weight[k], k < n. out may equal x. */
     void (*rms_norm)(float *out, const float *x, const float *weight, uint64_t n, float eps);
@@ -113,9 +121,21 @@ struct kernels {
  * `level` is the highest level <= `level` that this build has variants for. */
 void afmoe__kernels_select(struct kernels *out, int32_t level);
 
+/* Enter a product with floats: the one of EXACT and, for formats that store floats, of FAST as well. */
+static inline void set_float_product(struct kernels *k, enum tensor_format format,
+                                     void (*decode_row)(float *, const void *, uint64_t), struct product_kernels product)
+{
+    product.activation = ACTIVATION_F32;
+    k->decode_row[format] = decode_row;
+    k->product[PRECISION_EXACT][format] = product;
+    if (format <= FORMAT_BF16) k->product[PRECISION_FAST][format] = product;
+}
+
 /* Rows of each floor's own file, called by afmoe__kernels_select in rising order of level. */
 void afmoe__kernels_ref(struct kernels *k);
 void afmoe__kernels_avx2(struct kernels *k);
-void afmoe__kernels_avx512(struct kernels *k); /* on the AVX2 table */
+void afmoe__kernels_avxvnni(struct kernels *k);   /* on the AVX2 table */
+void afmoe__kernels_avx512(struct kernels *k);    /* on the AVX2 table */
+void afmoe__kernels_avx512icl(struct kernels *k); /* on the AVX-512 table */
 
 #endif

@@ -29,7 +29,7 @@ enum { MAX_STOPS = 64 };
 
 struct settings {
     enum command command;
-    const char *model, *prompt, *system, *cells, *cpu;
+    const char *model, *prompt, *system, *precision, *cells, *cpu;
     const char *stops[MAX_STOPS];
     uint64_t n_stops;
     uint64_t n_predict, context, window; /* UINT64_MAX: not given */

@@ -93,6 +93,17 @@ static bool cells_of(const char *word, int32_t *out)
     return false;
 }
 
+static bool precision_of(const char *word, int32_t *out)
+{
+    bool exact = strcmp(word, "exact") == 0;
+    if (!exact && strcmp(word, "fast") != 0) {
+        complain("--precision takes fast or exact, not '%s'", word);
+        return false;
+    }
+    *out = exact ? AFMOE_PRECISION_EXACT : AFMOE_PRECISION_FAST;
+    return true;
+}
+
 static bool level_of(const char *word, int32_t *out)
 {
     for (int32_t level = AFMOE_CPU_C; strcmp(afmoe_cpu_level_name(level), "unknown") != 0; level++)
@@ -111,6 +122,7 @@ bool context_options(const struct settings *settings, afmoe_context_options *out
     if (settings->threads != UINT64_MAX)
         out->n_threads = settings->threads > INT32_MAX ? INT32_MAX : (int32_t)settings->threads;
     if (settings->context != UINT64_MAX) out->max_tokens = settings->context;
+    if (settings->precision && !precision_of(settings->precision, &out->precision)) return false;
     if (settings->cells && !cells_of(settings->cells, &out->cells)) return false;
     if (settings->cpu && !level_of(settings->cpu, &out->cpu_level)) return false;
     out->log = log_line;

@@ -15,15 +15,14 @@ static inline void one_token(decode_fn decode, enum tensor_format format, float 
 }
 
 /* Each row is decoded once into scratch and multiplied with all tokens. */
-static inline void panel(decode_fn decode, float *out, uint64_t out_stride, const uint8_t *x, uint64_t x_stride_bytes,
-                         uint64_t n_tokens, const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows,
-                         uint64_t n_columns, float *scratch)
+static inline void panel(decode_fn decode, float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens,
+                         const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns, float *scratch)
 {
     for (uint64_t r = 0; r < n_rows; r++) {
         decode(scratch, rows + r * row_bytes, n_columns);
         for (uint64_t t = 0; t < n_tokens; t++) {
             float lane[LANES] = {0};
-            lanes_add(lane, scratch, (const float *)(const void *)(x + t * x_stride_bytes), n_columns);
+            lanes_add(lane, scratch, x[t], n_columns);
             out[t * out_stride + r] = lanes_sum(lane);
         }
     }
@@ -40,12 +39,10 @@ static uint64_t scratch_bytes(uint64_t n_columns)
     {                                                                                                                  \
         one_token(decode, format, out, x, rows, row_bytes, n_rows, n_columns);                                  \
     }                                                                                                                  \
-    static void panel_##name(float *out, uint64_t out_stride, const void *x, uint64_t x_stride_bytes,                  \
-                             uint64_t n_tokens, const void *rows, uint64_t row_bytes, uint64_t n_rows,                 \
-                             uint64_t n_columns, void *scratch)                                                        \
+    static void panel_##name(float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens,                 \
+                             const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns, void *scratch) \
     {                                                                                                                  \
-        panel(decode, out, out_stride, x, x_stride_bytes, n_tokens, rows, row_bytes, n_rows, n_columns,         \
-              scratch);                                                                                                \
+        panel(decode, out, out_stride, x, n_tokens, rows, row_bytes, n_rows, n_columns, scratch);                      \
     }
 
 DEFINE_PRODUCT(f32, FORMAT_F32, decode_f32)
@@ -56,12 +53,11 @@ FOR_EACH_BLOCK_FORMAT(DEFINE_BLOCK_PRODUCT)
 
 void afmoe__product_ref(struct kernels *k)
 {
-    k->panel_rows = 1;
 #define SET_PRODUCT(name, format, decode)                                                                              \
-    k->product[format] = (struct product_kernels){.decode_row = decode,                                                \
-                                                  .one_token = one_token_##name,                                       \
-                                                  .panel = panel_##name,                                               \
-                                                  .panel_scratch_bytes = scratch_bytes};
+    set_float_product(k, format, decode,                                                                               \
+                      (struct product_kernels){.one_token = one_token_##name,                                          \
+                                               .panel = panel_##name,                                                  \
+                                               .panel_scratch_bytes = scratch_bytes});
 #define SET_BLOCK_PRODUCT(name, format) SET_PRODUCT(name, format, afmoe__decode_##name)
     SET_PRODUCT(f32, FORMAT_F32, decode_f32)
     SET_PRODUCT(f16, FORMAT_F16, decode_f16)

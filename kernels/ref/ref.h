@@ -5,6 +5,8 @@
 #include "kernels.h"
 
 void afmoe__product_ref(struct kernels *k);
+void afmoe__prepare_ref(struct kernels *k);
+void afmoe__whole_product_ref(struct kernels *k);
 void afmoe__elementwise_ref(struct kernels *k);
 void afmoe__norm_ref(struct kernels *k);
 void afmoe__rope_ref(struct kernels *k);

@@ -22,8 +22,9 @@ FORCE_INLINE void score(const int R, const int T, enum stored s, float weight[HE
 {
     tile16 acc;
     tile16_clear(R, T, acc);
-    tile16_accumulate(R, T, s, 0, acc, p->keys + first * p->cell_row_bytes, p->cell_row_bytes, q, q_stride,
-                      p->head_dim);
+    const float *heads[HEADS];
+    for (int t = 0; t < T; t++) heads[t] = q + t * q_stride;
+    tile16_accumulate(R, T, s, 0, acc, p->keys + first * p->cell_row_bytes, p->cell_row_bytes, heads, p->head_dim);
     for (int r = 0; r < R; r++)
         for (int t = 0; t < T; t++) weight[t][first + (uint32_t)r] = scale * sum16(acc[r][t]);
 }

@@ -2,10 +2,10 @@
 #ifndef AFMOE_KERNELS_AVX512_H
 #define AFMOE_KERNELS_AVX512_H
 
-#include "kernels.h"
-#include "ref/decode.h"
+#include "avx2.h"
 
 void afmoe__product_avx512(struct kernels *k);
+void afmoe__whole_avx512(struct kernels *k);
 void afmoe__norm_avx512(struct kernels *k);
 void afmoe__activation_avx512(struct kernels *k);
 void afmoe__attention_avx512(struct kernels *k);

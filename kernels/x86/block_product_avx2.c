@@ -73,7 +73,8 @@ FORCE_INLINE void multiply_decoded(decode_fn decode, const int block_bytes, cons
     tile_clear(R, 1, acc);
     for (uint64_t k = 0; k < n_columns; k += PIECE, rows += block_bytes) {
         for (int r = 0; r < R; r++) decode(piece[r], rows + r * row_bytes, PIECE);
-        tile_accumulate(R, 1, STORED_F32, 0, acc, (const uint8_t *)piece, sizeof piece[0], x + k, 0, PIECE);
+        const float *xk = x + k;
+        tile_accumulate(R, 1, STORED_F32, 0, acc, (const uint8_t *)piece, sizeof piece[0], &xk, PIECE);
     }
     tile_store(R, 1, acc, out, 0);
 }
@@ -92,12 +93,10 @@ static void one_token_decoded(decode_fn decode, const int block_bytes, float *ou
 /* ---- Table ---- */
 
 #define DEFINE_PANEL(name, decode)                                                                                     \
-    static void panel_##name(float *out, uint64_t out_stride, const void *x, uint64_t x_stride_bytes,                  \
-                             uint64_t n_tokens, const void *rows, uint64_t row_bytes, uint64_t n_rows,                 \
-                             uint64_t n_columns, void *scratch)                                                        \
+    static void panel_##name(float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens,                 \
+                             const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns, void *scratch) \
     {                                                                                                                  \
-        afmoe__panel_avx2(decode, out, out_stride, x, x_stride_bytes / sizeof(float), n_tokens, rows, row_bytes,       \
-                          n_rows, n_columns, scratch);                                                                 \
+        afmoe__panel_avx2(decode, out, out_stride, x, n_tokens, rows, row_bytes, n_rows, n_columns, scratch);          \
     }
 
 #define DEFINE_VECTOR_FORMAT(name, format, elements, bytes)                                                            \
@@ -121,10 +120,10 @@ static void one_token_decoded(decode_fn decode, const int block_bytes, float *ou
     DEFINE_PANEL(name, afmoe__decode_##name)
 
 #define SET_PRODUCT(name, format, decode)                                                                              \
-    k->product[format] = (struct product_kernels){.decode_row = decode,                                                \
-                                                  .one_token = one_token_##name,                                       \
-                                                  .panel = panel_##name,                                               \
-                                                  .panel_scratch_bytes = afmoe__panel_scratch_bytes_avx2};
+    set_float_product(k, format, decode,                                                                               \
+                      (struct product_kernels){.one_token = one_token_##name,                                          \
+                                               .panel = panel_##name,                                                  \
+                                               .panel_scratch_bytes = afmoe__panel_scratch_bytes_avx2});
 #define SET_VECTOR_FORMAT(name, format, elements, bytes) SET_PRODUCT(name, format, decode_##name)
 #define SET_DECODED_FORMAT(name, format, bytes)          SET_PRODUCT(name, format, afmoe__decode_##name)
 

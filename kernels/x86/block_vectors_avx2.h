@@ -55,15 +55,20 @@ FORCE_INLINE __m256i eight_signed(const uint8_t *p)
     return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
 }
 
-/* scale_and_min of decode.h for all eight sub-blocks */
+/* scale_and_min of decode.h for all eight sub-blocks, one byte each */
+FORCE_INLINE void k4_bytes(const uint8_t *block, uint64_t *scales, uint64_t *mins)
+{
+    uint32_t a = u32_at(block + 4), b = u32_at(block + 8), c = u32_at(block + 12);
+    *scales = two_u32(a & 0x3f3f3f3f, (c & 0x0f0f0f0f) | (a >> 2 & 0x30303030));
+    *mins = two_u32(b & 0x3f3f3f3f, (c >> 4 & 0x0f0f0f0f) | (b >> 2 & 0x30303030));
+}
+
 FORCE_INLINE void prepare_k4(struct block_scales *s, const uint8_t *block)
 {
-    float d = half_at(block), dmin = half_at(block + 2);
-    uint32_t a = u32_at(block + 4), b = u32_at(block + 8), c = u32_at(block + 12);
-    uint32_t scale_high = (c & 0x0f0f0f0f) | (a >> 2 & 0x30303030);
-    uint32_t min_high = (c >> 4 & 0x0f0f0f0f) | (b >> 2 & 0x30303030);
-    scale_eight(s->scale, d, eight_unsigned(two_u32(a & 0x3f3f3f3f, scale_high)));
-    scale_eight(s->offset, -dmin, eight_unsigned(two_u32(b & 0x3f3f3f3f, min_high)));
+    uint64_t scales, mins;
+    k4_bytes(block, &scales, &mins);
+    scale_eight(s->scale, half_at(block), eight_unsigned(scales));
+    scale_eight(s->offset, -half_at(block + 2), eight_unsigned(mins));
 }
 
 FORCE_INLINE void prepare_q2_k(struct block_scales *s, const uint8_t *block)
@@ -77,27 +82,35 @@ FORCE_INLINE void prepare_q2_k(struct block_scales *s, const uint8_t *block)
     }
 }
 
-/* q3_k_scale of decode.h for all sixteen sub-blocks */
-FORCE_INLINE void prepare_q3_k(struct block_scales *s, const uint8_t *block)
+/* q3_k_scale of decode.h for all sixteen sub-blocks, one byte each, before 32 is taken away */
+FORCE_INLINE void q3_k_bytes(const uint8_t *block, uint64_t *first, uint64_t *second)
 {
-    float d = half_at(block + 108);
     uint32_t a = u32_at(block + 96), b = u32_at(block + 100), c = u32_at(block + 104);
     uint32_t j0 = (a & 0x0f0f0f0f) | (c << 4 & 0x30303030), j4 = (b & 0x0f0f0f0f) | (c << 2 & 0x30303030);
     uint32_t j8 = (a >> 4 & 0x0f0f0f0f) | (c & 0x30303030), j12 = (b >> 4 & 0x0f0f0f0f) | (c >> 2 & 0x30303030);
+    *first = two_u32(j0, j4);
+    *second = two_u32(j8, j12);
+}
+
+FORCE_INLINE void prepare_q3_k(struct block_scales *s, const uint8_t *block)
+{
+    float d = half_at(block + 108);
+    uint64_t first, second;
+    q3_k_bytes(block, &first, &second);
     __m256i bias = _mm256_set1_epi32(32);
-    scale_eight(s->scale, d, _mm256_sub_epi32(eight_unsigned(two_u32(j0, j4)), bias));
-    scale_eight(s->scale + 8, d, _mm256_sub_epi32(eight_unsigned(two_u32(j8, j12)), bias));
+    scale_eight(s->scale, d, _mm256_sub_epi32(eight_unsigned(first), bias));
+    scale_eight(s->scale + 8, d, _mm256_sub_epi32(eight_unsigned(second), bias));
 }
 
 /* iq4_xs_scale of decode.h for all eight sub-blocks */
-FORCE_INLINE void prepare_iq4_xs(struct block_scales *s, const uint8_t *block)
+FORCE_INLINE __m256i iq4_xs_scales(const uint8_t *block)
 {
     __m256i low = _mm256_set1_epi32((int)u32_at(block + 4)), high = _mm256_set1_epi32(u16_at(block + 2));
     low = _mm256_srlv_epi32(low, _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28));
     high = _mm256_srlv_epi32(high, _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14));
     low = _mm256_and_si256(low, _mm256_set1_epi32(15));
     high = _mm256_slli_epi32(_mm256_and_si256(high, _mm256_set1_epi32(3)), 4);
-    scale_eight(s->scale, half_at(block), _mm256_sub_epi32(_mm256_or_si256(low, high), _mm256_set1_epi32(32)));
+    return _mm256_sub_epi32(_mm256_or_si256(low, high), _mm256_set1_epi32(32));
 }
 
 FORCE_INLINE void prepare_scales(enum tensor_format f, struct block_scales *s, const uint8_t *block)
@@ -120,7 +133,7 @@ FORCE_INLINE void prepare_scales(enum tensor_format f, struct block_scales *s, c
         scale_eight(s->scale, half_at(block + 208), eight_signed(block + 192));
         scale_eight(s->scale + 8, half_at(block + 208), eight_signed(block + 200));
         break;
-    case FORMAT_IQ4_XS: prepare_iq4_xs(s, block); break;
+    case FORMAT_IQ4_XS: scale_eight(s->scale, half_at(block), iq4_xs_scales(block)); break;
     case FORMAT_TQ2_0:
         for (int j = 0; j < 8; j++) s->scale[j] = half_at(block + 64);
         break;
@@ -166,33 +179,49 @@ FORCE_INLINE __m256i fifth_bits(const uint8_t *p)
     return _mm256_and_si256(is_set, _mm256_set1_epi8(16));
 }
 
-FORCE_INLINE __m256i look_up(const int8_t table[16], __m256i codes)
+FORCE_INLINE __m256i look_up(const void *table, __m256i codes)
 {
-    __m128i t = _mm_loadu_si128((const __m128i *)(const void *)table);
+    __m128i t = _mm_loadu_si128((const __m128i *)table);
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(t), codes);
 }
 
-/* The 32 numbers q of unit u as signed bytes. */
-FORCE_INLINE __m256i unit_codes(enum tensor_format f, const uint8_t *block, int u)
+/* e2m1_values + 12: never negative */
+static const int8_t e2m1_from_zero[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+
+/* What is to be taken from unit_numbers to get q. */
+FORCE_INLINE int zero_of(enum tensor_format f)
+{
+    switch (f) {
+    case FORMAT_Q4_0: return 8;
+    case FORMAT_Q5_0: return 16;
+    case FORMAT_Q3_K: return 4;
+    case FORMAT_Q6_K: return 32;
+    case FORMAT_TQ2_0: return 1;
+    case FORMAT_MXFP4:
+    case FORMAT_NVFP4: return 12;
+    default: return 0;
+    }
+}
+
+/* Bytes of unit u from which zero_of leaves q: 0..63, but for the tables of IQ4, which are signed. */
+FORCE_INLINE __m256i unit_numbers(enum tensor_format f, const uint8_t *block, int u)
 {
     int half = u / 4, quarter = u % 4;
     __m256i q;
     switch (f) {
-    case FORMAT_Q4_0: return _mm256_sub_epi8(nibbles_of(block + 2), _mm256_set1_epi8(8));
+    case FORMAT_Q4_0: return nibbles_of(block + 2);
     case FORMAT_Q4_1: return nibbles_of(block + 4);
-    case FORMAT_Q5_0:
-        q = _mm256_or_si256(nibbles_of(block + 6), fifth_bits(block + 2));
-        return _mm256_sub_epi8(q, _mm256_set1_epi8(16));
+    case FORMAT_Q5_0: return _mm256_or_si256(nibbles_of(block + 6), fifth_bits(block + 2));
     case FORMAT_Q5_1: return _mm256_or_si256(nibbles_of(block + 8), fifth_bits(block + 4));
     case FORMAT_IQ4_NL: return look_up(iq4_values, nibbles_of(block + 2));
     case FORMAT_IQ4_XS: return look_up(iq4_values, nibbles_of(block + 8 + 16 * u));
-    case FORMAT_MXFP4: return look_up(e2m1_values, nibbles_of(block + 1));
-    case FORMAT_NVFP4: return look_up(e2m1_values, nibbles_of_halves(block + 4 + 16 * u));
+    case FORMAT_MXFP4: return look_up(e2m1_from_zero, nibbles_of(block + 1));
+    case FORMAT_NVFP4: return look_up(e2m1_from_zero, nibbles_of_halves(block + 4 + 16 * u));
     case FORMAT_Q2_K: return shifted_bytes(load_bytes(block + 16 + 32 * half), 2 * quarter, 3);
     case FORMAT_Q3_K:
         q = shifted_bytes(load_bytes(block), u, 1);
-        q = _mm256_or_si256(_mm256_slli_epi32(q, 2), shifted_bytes(load_bytes(block + 32 + 32 * half), 2 * quarter, 3));
-        return _mm256_sub_epi8(q, _mm256_set1_epi8(4));
+        return _mm256_or_si256(_mm256_slli_epi32(q, 2),
+                               shifted_bytes(load_bytes(block + 32 + 32 * half), 2 * quarter, 3));
     case FORMAT_Q4_K: return shifted_bytes(load_bytes(block + 16 + 32 * (u / 2)), 4 * (u % 2), 15);
     case FORMAT_Q5_K:
         q = shifted_bytes(load_bytes(block + 16), u, 1);
@@ -200,14 +229,18 @@ FORCE_INLINE __m256i unit_codes(enum tensor_format f, const uint8_t *block, int 
                                shifted_bytes(load_bytes(block + 48 + 32 * (u / 2)), 4 * (u % 2), 15));
     case FORMAT_Q6_K:
         q = shifted_bytes(load_bytes(block + 128 + 32 * half), 2 * quarter, 3);
-        q = _mm256_or_si256(_mm256_slli_epi32(q, 4),
-                            shifted_bytes(load_bytes(block + 64 * half + 32 * (quarter % 2)), 4 * (quarter / 2), 15));
-        return _mm256_sub_epi8(q, _mm256_set1_epi8(32));
-    case FORMAT_TQ2_0:
-        q = shifted_bytes(load_bytes(block + 32 * half), 2 * quarter, 3);
-        return _mm256_sub_epi8(q, _mm256_set1_epi8(1));
+        return _mm256_or_si256(_mm256_slli_epi32(q, 4),
+                               shifted_bytes(load_bytes(block + 64 * half + 32 * (quarter % 2)), 4 * (quarter / 2), 15));
+    case FORMAT_TQ2_0: return shifted_bytes(load_bytes(block + 32 * half), 2 * quarter, 3);
     default: return _mm256_setzero_si256();
     }
+}
+
+/* The 32 numbers q of unit u as signed bytes. */
+FORCE_INLINE __m256i unit_codes(enum tensor_format f, const uint8_t *block, int u)
+{
+    __m256i numbers = unit_numbers(f, block, u);
+    return zero_of(f) ? _mm256_sub_epi8(numbers, _mm256_set1_epi8((char)zero_of(f))) : numbers;
 }
 
 /* The floats of unit u: v[0] the first eight. */

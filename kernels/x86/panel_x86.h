@@ -9,7 +9,7 @@
 enum { PANEL_BYTES = 256 << 10, PANEL_MAX_ROWS = 16, PANEL_TILE_ROWS = 4 };
 
 /* Float rows with all tokens: out[t * out_stride + r], rows `row_bytes` apart. */
-typedef void (*multiply_rows_fn)(float *out, uint64_t out_stride, const float *x, uint64_t x_stride, uint64_t n_tokens,
+typedef void (*multiply_rows_fn)(float *out, uint64_t out_stride, const float *const *x, uint64_t n_tokens,
                                  const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns);
 
 /* Floats from one decoded row to the next: one cache line more than a row, so that the rows of a tile do not meet in
@@ -32,8 +32,8 @@ static inline uint64_t panel_bytes(uint64_t n_columns)
 
 /* decode NULL: the rows are floats, used where they lie */
 static inline void run_panel(decode_fn decode, multiply_rows_fn multiply_rows, float *out, uint64_t out_stride,
-                             const float *x, uint64_t x_stride, uint64_t n_tokens, const uint8_t *rows,
-                             uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns, float *scratch)
+                             const void *const *x, uint64_t n_tokens, const uint8_t *rows, uint64_t row_bytes,
+                             uint64_t n_rows, uint64_t n_columns, float *scratch)
 {
     uint64_t step = rows_of_panel(n_columns), stride = panel_stride(n_columns);
     for (uint64_t r = 0; r < n_rows; r += step) {
@@ -45,7 +45,7 @@ static inline void run_panel(decode_fn decode, multiply_rows_fn multiply_rows, f
             first = (const uint8_t *)scratch;
             first_row_bytes = stride * sizeof *scratch;
         }
-        multiply_rows(out + r, out_stride, x, x_stride, n_tokens, first, first_row_bytes, n, n_columns);
+        multiply_rows(out + r, out_stride, (const float *const *)x, n_tokens, first, first_row_bytes, n, n_columns);
     }
 }
 

@@ -68,12 +68,12 @@ static void decode_q8_0(float *out, const void *row, uint64_t n)
 enum { AHEAD_BYTES = 8 << 10, SHORT_ROW_BYTES = 4 << 10 };
 
 FORCE_INLINE void multiply(const int R, const int T, enum stored s, const uint64_t ahead, float *out,
-                           uint64_t out_stride, const float *x, uint64_t x_stride, const uint8_t *rows,
-                           uint64_t row_bytes, uint64_t n_columns)
+                           uint64_t out_stride, const float *const *x, const uint8_t *rows, uint64_t row_bytes,
+                           uint64_t n_columns)
 {
     __m256 acc[TILE_MAX_ROWS][TILE_MAX_TOKENS];
     tile_clear(R, T, acc);
-    tile_accumulate(R, T, s, ahead, acc, rows, row_bytes, x, x_stride, n_columns);
+    tile_accumulate(R, T, s, ahead, acc, rows, row_bytes, x, n_columns);
     tile_store(R, T, acc, out, out_stride);
 }
 
@@ -83,10 +83,10 @@ FORCE_INLINE void one_token(enum stored s, float *out, const float *x, const uin
     uint64_t r = 0;
     if (row_bytes < SHORT_ROW_BYTES)
         for (; r + ROWS <= n_rows; r += ROWS)
-            multiply(ROWS, 1, s, AHEAD_BYTES, out + r, 0, x, 0, rows + r * row_bytes, row_bytes, n_columns);
+            multiply(ROWS, 1, s, AHEAD_BYTES, out + r, 0, &x, rows + r * row_bytes, row_bytes, n_columns);
     for (; r + ROWS <= n_rows; r += ROWS)
-        multiply(ROWS, 1, s, 0, out + r, 0, x, 0, rows + r * row_bytes, row_bytes, n_columns);
-    for (; r < n_rows; r++) multiply(1, 1, s, 0, out + r, 0, x, 0, rows + r * row_bytes, row_bytes, n_columns);
+        multiply(ROWS, 1, s, 0, out + r, 0, &x, rows + r * row_bytes, row_bytes, n_columns);
+    for (; r < n_rows; r++) multiply(1, 1, s, 0, out + r, 0, &x, rows + r * row_bytes, row_bytes, n_columns);
 }
 
 static void one_token_f32(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,
@@ -141,36 +141,35 @@ static void one_token_q8_0(float *out, const void *x, const void *rows, uint64_t
 /* ---- Panel ---- */
 
 /* n_rows float rows with T tokens */
-FORCE_INLINE void multiply_panel(const int T, float *out, uint64_t out_stride, const float *x, uint64_t x_stride,
+FORCE_INLINE void multiply_panel(const int T, float *out, uint64_t out_stride, const float *const *x,
                                  const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns)
 {
     uint64_t r = 0;
     for (; r + ROWS <= n_rows; r += ROWS)
-        multiply(ROWS, T, STORED_F32, 0, out + r, out_stride, x, x_stride, rows + r * row_bytes, row_bytes, n_columns);
+        multiply(ROWS, T, STORED_F32, 0, out + r, out_stride, x, rows + r * row_bytes, row_bytes, n_columns);
     for (; r < n_rows; r++)
-        multiply(1, T, STORED_F32, 0, out + r, out_stride, x, x_stride, rows + r * row_bytes, row_bytes, n_columns);
+        multiply(1, T, STORED_F32, 0, out + r, out_stride, x, rows + r * row_bytes, row_bytes, n_columns);
 }
 
-static void all_tokens(float *out, uint64_t out_stride, const float *x, uint64_t x_stride, uint64_t n_tokens,
-                       const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns)
+static void all_tokens(float *out, uint64_t out_stride, const float *const *x, uint64_t n_tokens, const uint8_t *rows,
+                       uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns)
 {
     while (n_tokens > 0) {
         /* 4 left are better taken as 2 and 2 than as 3 and 1 */
         uint64_t n = n_tokens == 4 ? 2 : n_tokens < TOKENS ? n_tokens : TOKENS;
-        if (n == 3) multiply_panel(3, out, out_stride, x, x_stride, rows, row_bytes, n_rows, n_columns);
-        if (n == 2) multiply_panel(2, out, out_stride, x, x_stride, rows, row_bytes, n_rows, n_columns);
-        if (n == 1) multiply_panel(1, out, out_stride, x, x_stride, rows, row_bytes, n_rows, n_columns);
+        if (n == 3) multiply_panel(3, out, out_stride, x, rows, row_bytes, n_rows, n_columns);
+        if (n == 2) multiply_panel(2, out, out_stride, x, rows, row_bytes, n_rows, n_columns);
+        if (n == 1) multiply_panel(1, out, out_stride, x, rows, row_bytes, n_rows, n_columns);
         out += n * out_stride;
-        x += n * x_stride;
+        x += n;
         n_tokens -= n;
     }
 }
 
-void afmoe__panel_avx2(decode_fn decode, float *out, uint64_t out_stride, const float *x, uint64_t x_stride,
-                       uint64_t n_tokens, const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows,
-                       uint64_t n_columns, float *scratch)
+void afmoe__panel_avx2(decode_fn decode, float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens,
+                       const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns, float *scratch)
 {
-    run_panel(decode, all_tokens, out, out_stride, x, x_stride, n_tokens, rows, row_bytes, n_rows, n_columns, scratch);
+    run_panel(decode, all_tokens, out, out_stride, x, n_tokens, rows, row_bytes, n_rows, n_columns, scratch);
 }
 
 uint64_t afmoe__panel_scratch_bytes_avx2(uint64_t n_columns)
@@ -179,12 +178,10 @@ uint64_t afmoe__panel_scratch_bytes_avx2(uint64_t n_columns)
 }
 
 #define DEFINE_PANEL(name, decode)                                                                                     \
-    static void panel_##name(float *out, uint64_t out_stride, const void *x, uint64_t x_stride_bytes,                  \
-                             uint64_t n_tokens, const void *rows, uint64_t row_bytes, uint64_t n_rows,                 \
-                             uint64_t n_columns, void *scratch)                                                        \
+    static void panel_##name(float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens,                 \
+                             const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns, void *scratch) \
     {                                                                                                                  \
-        afmoe__panel_avx2(decode, out, out_stride, x, x_stride_bytes / sizeof(float), n_tokens, rows, row_bytes,       \
-                          n_rows, n_columns, scratch);                                                                 \
+        afmoe__panel_avx2(decode, out, out_stride, x, n_tokens, rows, row_bytes, n_rows, n_columns, scratch);          \
     }
 
 /* Rows at a power of two from each other meet in one set of the cache: from some tokens on a copy pays (+15 % at 32
@@ -198,14 +195,13 @@ DEFINE_PANEL(q8_0, decode_q8_0)
 
 void afmoe__product_avx2(struct kernels *k)
 {
-    k->panel_rows = PANEL_MAX_ROWS;
-#define ROW_OF_TABLE(name)                                                                                             \
-    {                                                                                                                  \
-        .decode_row = decode_##name, .one_token = one_token_##name, .panel = panel_##name,                             \
-        .panel_scratch_bytes = afmoe__panel_scratch_bytes_avx2                                                         \
-    }
-    k->product[FORMAT_F32] = (struct product_kernels)ROW_OF_TABLE(f32);
-    k->product[FORMAT_F16] = (struct product_kernels)ROW_OF_TABLE(f16);
-    k->product[FORMAT_BF16] = (struct product_kernels)ROW_OF_TABLE(bf16);
-    k->product[FORMAT_Q8_0] = (struct product_kernels)ROW_OF_TABLE(q8_0);
+#define SET_PRODUCT(name, format)                                                                                      \
+    set_float_product(k, format, decode_##name,                                                                        \
+                      (struct product_kernels){.one_token = one_token_##name,                                          \
+                                               .panel = panel_##name,                                                  \
+                                               .panel_scratch_bytes = afmoe__panel_scratch_bytes_avx2})
+    SET_PRODUCT(f32, FORMAT_F32);
+    SET_PRODUCT(f16, FORMAT_F16);
+    SET_PRODUCT(bf16, FORMAT_BF16);
+    SET_PRODUCT(q8_0, FORMAT_Q8_0);
 }

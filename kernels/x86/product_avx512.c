@@ -12,12 +12,12 @@ enum { ROWS = PANEL_TILE_ROWS, TOKENS = TILE16_MAX_TOKENS };
 enum { AHEAD_BYTES = 8 << 10, SHORT_ROW_BYTES = 4 << 10 };
 
 FORCE_INLINE void multiply(const int R, const int T, enum stored s, const uint64_t ahead, float *out,
-                           uint64_t out_stride, const float *x, uint64_t x_stride, const uint8_t *rows,
-                           uint64_t row_bytes, uint64_t n_columns)
+                           uint64_t out_stride, const float *const *x, const uint8_t *rows, uint64_t row_bytes,
+                           uint64_t n_columns)
 {
     tile16 acc;
     tile16_clear(R, T, acc);
-    tile16_accumulate(R, T, s, ahead, acc, rows, row_bytes, x, x_stride, n_columns);
+    tile16_accumulate(R, T, s, ahead, acc, rows, row_bytes, x, n_columns);
     tile16_store(R, T, acc, out, out_stride);
 }
 
@@ -27,10 +27,10 @@ FORCE_INLINE void one_token(enum stored s, float *out, const float *x, const uin
     uint64_t r = 0;
     if (row_bytes < SHORT_ROW_BYTES)
         for (; r + ROWS <= n_rows; r += ROWS)
-            multiply(ROWS, 1, s, AHEAD_BYTES, out + r, 0, x, 0, rows + r * row_bytes, row_bytes, n_columns);
+            multiply(ROWS, 1, s, AHEAD_BYTES, out + r, 0, &x, rows + r * row_bytes, row_bytes, n_columns);
     for (; r + ROWS <= n_rows; r += ROWS)
-        multiply(ROWS, 1, s, 0, out + r, 0, x, 0, rows + r * row_bytes, row_bytes, n_columns);
-    for (; r < n_rows; r++) multiply(1, 1, s, 0, out + r, 0, x, 0, rows + r * row_bytes, row_bytes, n_columns);
+        multiply(ROWS, 1, s, 0, out + r, 0, &x, rows + r * row_bytes, row_bytes, n_columns);
+    for (; r < n_rows; r++) multiply(1, 1, s, 0, out + r, 0, &x, rows + r * row_bytes, row_bytes, n_columns);
 }
 
 static void one_token_f32(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,
@@ -123,42 +123,40 @@ static void decode_q8_0(float *out, const void *row, uint64_t n)
 }
 
 /* n_rows float rows with T tokens */
-FORCE_INLINE void multiply_panel(const int T, float *out, uint64_t out_stride, const float *x, uint64_t x_stride,
+FORCE_INLINE void multiply_panel(const int T, float *out, uint64_t out_stride, const float *const *x,
                                  const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns)
 {
     uint64_t r = 0;
     for (; r + ROWS <= n_rows; r += ROWS)
-        multiply(ROWS, T, STORED_F32, 0, out + r, out_stride, x, x_stride, rows + r * row_bytes, row_bytes, n_columns);
+        multiply(ROWS, T, STORED_F32, 0, out + r, out_stride, x, rows + r * row_bytes, row_bytes, n_columns);
     for (; r < n_rows; r++)
-        multiply(1, T, STORED_F32, 0, out + r, out_stride, x, x_stride, rows + r * row_bytes, row_bytes, n_columns);
+        multiply(1, T, STORED_F32, 0, out + r, out_stride, x, rows + r * row_bytes, row_bytes, n_columns);
 }
 
-static void all_tokens(float *out, uint64_t out_stride, const float *x, uint64_t x_stride, uint64_t n_tokens,
-                       const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns)
+static void all_tokens(float *out, uint64_t out_stride, const float *const *x, uint64_t n_tokens, const uint8_t *rows,
+                       uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns)
 {
     while (n_tokens > 0) {
         uint64_t n = n_tokens == TOKENS + 1 ? TOKENS - 2 : n_tokens < TOKENS ? n_tokens : TOKENS; /* no 1 at the end */
         switch (n) {
-        case 1: multiply_panel(1, out, out_stride, x, x_stride, rows, row_bytes, n_rows, n_columns); break;
-        case 2: multiply_panel(2, out, out_stride, x, x_stride, rows, row_bytes, n_rows, n_columns); break;
-        case 3: multiply_panel(3, out, out_stride, x, x_stride, rows, row_bytes, n_rows, n_columns); break;
-        case 4: multiply_panel(4, out, out_stride, x, x_stride, rows, row_bytes, n_rows, n_columns); break;
-        case 5: multiply_panel(5, out, out_stride, x, x_stride, rows, row_bytes, n_rows, n_columns); break;
-        default: multiply_panel(6, out, out_stride, x, x_stride, rows, row_bytes, n_rows, n_columns); break;
+        case 1: multiply_panel(1, out, out_stride, x, rows, row_bytes, n_rows, n_columns); break;
+        case 2: multiply_panel(2, out, out_stride, x, rows, row_bytes, n_rows, n_columns); break;
+        case 3: multiply_panel(3, out, out_stride, x, rows, row_bytes, n_rows, n_columns); break;
+        case 4: multiply_panel(4, out, out_stride, x, rows, row_bytes, n_rows, n_columns); break;
+        case 5: multiply_panel(5, out, out_stride, x, rows, row_bytes, n_rows, n_columns); break;
+        default: multiply_panel(6, out, out_stride, x, rows, row_bytes, n_rows, n_columns); break;
         }
         out += n * out_stride;
-        x += n * x_stride;
+        x += n;
         n_tokens -= n;
     }
 }
 
 #define DEFINE_PANEL(name, decode)                                                                                     \
-    static void panel_##name(float *out, uint64_t out_stride, const void *x, uint64_t x_stride_bytes,                  \
-                             uint64_t n_tokens, const void *rows, uint64_t row_bytes, uint64_t n_rows,                 \
-                             uint64_t n_columns, void *scratch)                                                        \
+    static void panel_##name(float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens,                 \
+                             const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns, void *scratch) \
     {                                                                                                                  \
-        run_panel(decode, all_tokens, out, out_stride, x, x_stride_bytes / sizeof(float), n_tokens, rows, row_bytes,   \
-                  n_rows, n_columns, scratch);                                                                         \
+        run_panel(decode, all_tokens, out, out_stride, x, n_tokens, rows, row_bytes, n_rows, n_columns, scratch);      \
     }
 
 /* As at AVX2: from some tokens on a copy keeps the rows from meeting in one set of the cache. */
@@ -176,13 +174,13 @@ static uint64_t panel_scratch_bytes(uint64_t n_columns)
 
 void afmoe__product_avx512(struct kernels *k)
 {
-#define ROW_OF_TABLE(name)                                                                                             \
-    {                                                                                                                  \
-        .decode_row = decode_##name, .one_token = one_token_##name, .panel = panel_##name,                             \
-        .panel_scratch_bytes = panel_scratch_bytes                                                                     \
-    }
-    k->product[FORMAT_F32] = (struct product_kernels)ROW_OF_TABLE(f32);
-    k->product[FORMAT_F16] = (struct product_kernels)ROW_OF_TABLE(f16);
-    k->product[FORMAT_BF16] = (struct product_kernels)ROW_OF_TABLE(bf16);
-    k->product[FORMAT_Q8_0] = (struct product_kernels)ROW_OF_TABLE(q8_0);
+#define SET_PRODUCT(name, format)                                                                                      \
+    set_float_product(k, format, decode_##name,                                                                        \
+                      (struct product_kernels){.one_token = one_token_##name,                                          \
+                                               .panel = panel_##name,                                                  \
+                                               .panel_scratch_bytes = panel_scratch_bytes})
+    SET_PRODUCT(f32, FORMAT_F32);
+    SET_PRODUCT(f16, FORMAT_F16);
+    SET_PRODUCT(bf16, FORMAT_BF16);
+    SET_PRODUCT(q8_0, FORMAT_Q8_0);
 }

@@ -16,17 +16,17 @@ FORCE_INLINE void prefetch_bytes(const void *p, uint64_t offset, uint64_t n_byte
     for (uint64_t i = 0; i < n_bytes; i += 64) _mm_prefetch((const char *)((uintptr_t)p + offset + i), _MM_HINT_T0);
 }
 
-/* acc[r][t] += rows[r][k] * x[t][k] over k < n; rows and tokens `row_bytes` and `x_stride` floats apart. `ahead`, if
+/* acc[r][t] += rows[r][k] * x[t][k] over k < n; rows `row_bytes` apart. `ahead`, if
  * not 0, prefetches so many bytes ahead in the order of the memory, taking the R rows as one range. */
 FORCE_INLINE void tile_accumulate(const int R, const int T, enum stored s, const uint64_t ahead,
                                   __m256 acc[TILE_MAX_ROWS][TILE_MAX_TOKENS], const uint8_t *rows, uint64_t row_bytes,
-                                  const float *x, uint64_t x_stride, uint64_t n)
+                                  const float *const *x, uint64_t n)
 {
     __m256 xs[TILE_MAX_TOKENS];
     uint64_t k = 0;
     for (; k + 8 <= n; k += 8) {
         if (ahead) prefetch_bytes(rows, ahead + k * R * stored_bytes(s), 8 * R * stored_bytes(s));
-        for (int t = 0; t < T; t++) xs[t] = _mm256_loadu_ps(x + t * x_stride + k);
+        for (int t = 0; t < T; t++) xs[t] = _mm256_loadu_ps(x[t] + k);
         for (int r = 0; r < R; r++) {
             __m256 w = load8(rows + r * row_bytes + k * stored_bytes(s), s);
             for (int t = 0; t < T; t++) acc[r][t] = _mm256_fmadd_ps(w, xs[t], acc[r][t]);
@@ -34,7 +34,7 @@ FORCE_INLINE void tile_accumulate(const int R, const int T, enum stored s, const
     }
     if (k == n) return;
     __m256i mask = tail_mask(n - k);
-    for (int t = 0; t < T; t++) xs[t] = _mm256_maskload_ps(x + t * x_stride + k, mask);
+    for (int t = 0; t < T; t++) xs[t] = _mm256_maskload_ps(x[t] + k, mask);
     for (int r = 0; r < R; r++) {
         __m256 w = load_tail(rows + r * row_bytes + k * stored_bytes(s), n - k, s);
         for (int t = 0; t < T; t++) acc[r][t] = _mm256_fmadd_ps(w, xs[t], acc[r][t]);

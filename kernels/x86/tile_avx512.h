@@ -20,21 +20,20 @@ FORCE_INLINE void tile16_clear(const int R, const int T, tile16 acc)
 
 /* As tile_accumulate of tile_avx2.h. */
 FORCE_INLINE void tile16_accumulate(const int R, const int T, enum stored s, const uint64_t ahead, tile16 acc,
-                                    const uint8_t *rows, uint64_t row_bytes, const float *x, uint64_t x_stride,
-                                    uint64_t n)
+                                    const uint8_t *rows, uint64_t row_bytes, const float *const *x, uint64_t n)
 {
     __m512 xs[TILE16_MAX_TOKENS];
     uint64_t k = 0;
     for (; k + 16 <= n; k += 16) {
         if (ahead) prefetch_bytes(rows, ahead + k * R * stored_bytes(s), 16 * R * stored_bytes(s));
-        for (int t = 0; t < T; t++) xs[t] = _mm512_loadu_ps(x + t * x_stride + k);
+        for (int t = 0; t < T; t++) xs[t] = _mm512_loadu_ps(x[t] + k);
         for (int r = 0; r < R; r++) {
             __m512 w = load16(rows + r * row_bytes + k * stored_bytes(s), s);
             for (int t = 0; t < T; t++) acc[r][t] = _mm512_fmadd_ps(w, xs[t], acc[r][t]);
         }
     }
     if (k == n) return;
-    for (int t = 0; t < T; t++) xs[t] = _mm512_maskz_loadu_ps(tail_lanes(n - k), x + t * x_stride + k);
+    for (int t = 0; t < T; t++) xs[t] = _mm512_maskz_loadu_ps(tail_lanes(n - k), x[t] + k);
     for (int r = 0; r < R; r++) {
         __m512 w = load_tail16(rows + r * row_bytes + k * stored_bytes(s), n - k, s);
         for (int t = 0; t < T; t++) acc[r][t] = _mm512_fmadd_ps(w, xs[t], acc[r][t]);

@@ -29,6 +29,7 @@ struct decoder {
     const struct model_config *config;
     const struct model_weights *weights;
     struct engine engine;
+    enum precision precision;
     enum cell_format cells;
     uint64_t max_rows;
     float *frequencies; /* [head_dim / 2] */
@@ -40,9 +41,27 @@ struct decoder {
     struct attention_buffers attention;
     struct experts_buffers experts;
     float *hidden, *logits; /* [HEAD_ROWS][hidden], [HEAD_ROWS][vocab] */
+    uint8_t *prepared;      /* activations of the linear stage that runs */
+    uint64_t prepared_bytes;
 };
 
 /* ---- Creation ---- */
+
+/* The most that the inputs of one linear stage take when prepared. */
+static uint64_t prepared_bytes(const struct model_config *c, enum precision precision, uint64_t rows)
+{
+    uint64_t k = c->n_experts_per_token, shared = c->n_shared_experts * c->moe_intermediate_size;
+    uint64_t stages[] = {
+        afmoe__linear_prepared_bytes(precision, rows, c->hidden_size),
+        afmoe__linear_prepared_bytes(precision, rows, (uint64_t)c->n_heads * c->head_dim),
+        afmoe__linear_prepared_bytes(precision, rows, c->intermediate_size),
+        afmoe__linear_prepared_bytes(precision, rows, shared) +
+            afmoe__linear_prepared_bytes(precision, rows * k, c->moe_intermediate_size)};
+    uint64_t most = 0;
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
+        if (stages[i] > most) most = stages[i];
+    return most;
+}
 
 /* Place all buffers in one block; with base NULL only count. The sizes fit: every factor has passed the config's
  * ranges. */
@@ -64,6 +83,8 @@ static uint64_t lay_out(struct decoder *d, uint8_t *base)
     d->attention.out = carve(base, &used, rows * heads, sizeof(float));
     d->hidden = carve(base, &used, HEAD_ROWS * c->hidden_size, sizeof(float));
     d->logits = carve(base, &used, HEAD_ROWS * c->vocab_size, sizeof(float));
+    d->prepared_bytes = prepared_bytes(c, d->precision, rows > HEAD_ROWS ? rows : HEAD_ROWS);
+    d->prepared = carve(base, &used, d->prepared_bytes, 1);
     d->attention.cos = d->cos;
     d->attention.sin = d->sin;
     return used + afmoe__experts_layout(&d->experts, base ? base + used : NULL, c, rows);
@@ -71,13 +92,14 @@ static uint64_t lay_out(struct decoder *d, uint8_t *base)
 
 /* The most of all matrices' columns: a panel of fewer columns has more rows, so the widest matrix is not the one that
  * needs most. */
-static uint64_t linear_scratch_bytes(const struct model_config *c, const struct kernels *kernels, uint64_t rows)
+static uint64_t linear_scratch_bytes(const struct model_config *c, const struct kernels *kernels,
+                                     enum precision precision, uint64_t rows)
 {
     uint64_t columns[] = {c->hidden_size, (uint64_t)c->n_heads * c->head_dim, c->intermediate_size,
                           c->moe_intermediate_size, c->n_shared_experts * c->moe_intermediate_size};
     uint64_t most = 0;
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
-        uint64_t bytes = afmoe__linear_scratch_bytes(kernels, rows, columns[i]);
+        uint64_t bytes = afmoe__linear_scratch_bytes(kernels, precision, rows, columns[i]);
         if (bytes > most) most = bytes;
     }
     return most;
@@ -88,7 +110,7 @@ static uint64_t worker_scratch_bytes(const struct decoder *d, int32_t cpu_level)
     struct kernels kernels;
     afmoe__kernels_select(&kernels, cpu_level);
     uint64_t rows = d->max_rows > HEAD_ROWS ? d->max_rows : HEAD_ROWS;
-    uint64_t linear = linear_scratch_bytes(d->config, &kernels, rows);
+    uint64_t linear = linear_scratch_bytes(d->config, &kernels, d->precision, rows);
     uint64_t attention = afmoe__attention_scratch_bytes(d->config);
     return linear > attention ? linear : attention;
 }
@@ -102,8 +124,11 @@ static afmoe_status allocate(struct decoder *d, const struct decoder_options *op
     memset(d->scratch, 0, d->scratch_bytes);
     lay_out(d, d->scratch);
     d->rope_factor = afmoe__rope_frequencies(d->frequencies, d->config);
-    return afmoe__engine_create(&d->engine, options->cpu_level, &options->threads,
-                                worker_scratch_bytes(d, options->cpu_level), error);
+    afmoe_status status = afmoe__engine_create(&d->engine, options->cpu_level, d->precision, &options->threads,
+                                               worker_scratch_bytes(d, options->cpu_level), error);
+    d->engine.prepared = d->prepared;
+    d->engine.prepared_bytes = d->prepared_bytes;
+    return status;
 }
 
 afmoe_status afmoe__decoder_create(struct decoder **out, const struct model_config *config,
@@ -115,6 +140,7 @@ afmoe_status afmoe__decoder_create(struct decoder **out, const struct model_conf
     if (!d) return afmoe__fail_memory(error, sizeof *d, "the decoder");
     d->config = config;
     d->weights = weights;
+    d->precision = options->precision;
     d->cells = options->cells;
     d->max_rows = options->max_rows;
     afmoe_status status = allocate(d, options, error);
@@ -150,7 +176,7 @@ uint64_t afmoe__decoder_scratch_bytes(const struct decoder *d)
 
 uint64_t afmoe__decoder_scratch_needed(const struct model_config *config, const struct decoder_options *options)
 {
-    struct decoder d = {.config = config, .max_rows = options->max_rows};
+    struct decoder d = {.config = config, .precision = options->precision, .max_rows = options->max_rows};
     uint64_t each = engine_scratch_piece(worker_scratch_bytes(&d, options->cpu_level));
     return lay_out(&d, NULL) + options->threads.n_threads * each;
 }
@@ -175,8 +201,7 @@ static void embed_rows(void *arg, uint64_t begin, uint64_t end, uint32_t worker)
         const struct batch_item *item = batch_item_of(pass->batch, row);
         uint64_t token = (uint64_t)item->tokens[row - item->first_row];
         float *h = d->h + row * hidden;
-        d->engine.kernels.product[embedding->format].decode_row(h, embedding->data + token * embedding->row_bytes,
-                                                                hidden);
+        d->engine.kernels.decode_row[embedding->format](h, embedding->data + token * embedding->row_bytes, hidden);
         if (d->config->mup_enabled) d->engine.kernels.scale(h, (float)sqrt((double)hidden), hidden);
         afmoe__rope_row(d->cos + row * half, d->sin + row * half, d->frequencies, half, d->rope_factor,
                         batch_position(item, row));
@@ -212,21 +237,23 @@ static void project_qkv(struct decoder *d, const struct layer_weights *w, uint64
 {
     const struct model_config *c = d->config;
     uint64_t heads = (uint64_t)c->n_heads * c->head_dim, kv_heads = (uint64_t)c->n_kv_heads * c->head_dim;
-    struct linear_job job = {.x = d->normed, .x_stride = c->hidden_size, .n_tokens = n_rows};
+    struct linear_input input = {.x = d->normed, .n_rows = n_rows, .n_columns = c->hidden_size};
+    struct linear_job job = {.input = &input, .n_tokens = n_rows};
     struct linear_job q = job, k = job, v = job, gate = job;
     q.weights = &w->q, q.bias = w->q_bias, q.y = d->attention.q, q.y_stride = heads;
     k.weights = &w->k, k.bias = w->k_bias, k.y = d->attention.k, k.y_stride = kv_heads;
     v.weights = &w->v, v.bias = w->v_bias, v.y = d->attention.v, v.y_stride = kv_heads;
     gate.weights = &w->gate, gate.y = d->attention.gate, gate.y_stride = heads;
     struct linear_job jobs[] = {q, k, v, gate};
-    afmoe__linear_run(&d->engine, jobs, 4);
+    afmoe__linear_run(&d->engine, &input, 1, jobs, 4);
 }
 
 static void project_out(struct decoder *d, const struct layer_weights *w, uint64_t n_rows)
 {
-    struct linear_job job = {.weights = &w->o, .bias = w->o_bias, .x = d->attention.out, .x_stride = w->o.n_columns,
-                             .n_tokens = n_rows, .y = d->y, .y_stride = d->config->hidden_size};
-    afmoe__linear_run(&d->engine, &job, 1);
+    struct linear_input input = {.x = d->attention.out, .n_rows = n_rows, .n_columns = w->o.n_columns};
+    struct linear_job job = {.weights = &w->o, .bias = w->o_bias, .input = &input, .n_tokens = n_rows, .y = d->y,
+                             .y_stride = d->config->hidden_size};
+    afmoe__linear_run(&d->engine, &input, 1, &job, 1);
 }
 
 static void run_layer(struct pass *pass, uint32_t layer, const struct decoder_trace *trace)
@@ -264,9 +291,10 @@ static bool head_rows(struct decoder *d, const struct batch *batch, uint64_t ite
     for (uint64_t i = 0; i < n; i++)
         d->engine.kernels.rms_norm(d->hidden + i * hidden, d->h + (item->first_row + item->wanted[first + i]) * hidden,
                                    d->weights->norm, hidden, (float)d->config->rms_norm_eps);
-    struct linear_job job = {.weights = &d->weights->head, .x = d->hidden, .x_stride = hidden, .n_tokens = n,
-                             .y = d->logits, .y_stride = vocab};
-    if (!item->hidden_only) afmoe__linear_run(&d->engine, &job, 1);
+    struct linear_input input = {.x = d->hidden, .n_rows = n, .n_columns = hidden};
+    struct linear_job job = {.weights = &d->weights->head, .input = &input, .n_tokens = n, .y = d->logits,
+                             .y_stride = vocab};
+    if (!item->hidden_only) afmoe__linear_run(&d->engine, &input, 1, &job, 1);
     if (engine_stopped(&d->engine)) return false;
     for (uint64_t i = 0; i < n; i++)
         on_row(user, item_index, item->wanted[first + i], d->hidden + i * hidden,

@@ -12,6 +12,7 @@ struct decoder;
 
 struct decoder_options {
     int32_t cpu_level; /* a level the CPU has */
+    enum precision precision;
     struct pool_options threads;
     enum cell_format cells;
     uint64_t max_rows;

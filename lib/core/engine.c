@@ -6,10 +6,12 @@
 
 #include <string.h>
 
-afmoe_status afmoe__engine_create(struct engine *out, int32_t cpu_level, const struct pool_options *threads,
-                                  uint64_t worker_scratch_bytes, afmoe_error *error)
+afmoe_status afmoe__engine_create(struct engine *out, int32_t cpu_level, enum precision precision,
+                                  const struct pool_options *threads, uint64_t worker_scratch_bytes,
+                                  afmoe_error *error)
 {
     memset(out, 0, sizeof *out);
+    out->precision = precision;
     afmoe__kernels_select(&out->kernels, cpu_level);
     out->worker_scratch_bytes = engine_scratch_piece(worker_scratch_bytes);
     uint64_t n_bytes = threads->n_threads * out->worker_scratch_bytes;

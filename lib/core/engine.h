@@ -9,14 +9,18 @@
 
 struct engine {
     struct kernels kernels;
+    enum precision precision;
     struct pool *pool;
+    uint8_t *prepared; /* room for prepared activations of one stage, 64-byte aligned; of the decoder */
+    uint64_t prepared_bytes;
     uint8_t *worker_scratch; /* n_threads pieces of worker_scratch_bytes, 64-byte aligned */
     uint64_t worker_scratch_bytes;
 };
 
 /* `worker_scratch_bytes` is rounded up to whole cache lines. The pool is created here. */
-afmoe_status afmoe__engine_create(struct engine *out, int32_t cpu_level, const struct pool_options *threads,
-                                  uint64_t worker_scratch_bytes, afmoe_error *error);
+afmoe_status afmoe__engine_create(struct engine *out, int32_t cpu_level, enum precision precision,
+                                  const struct pool_options *threads, uint64_t worker_scratch_bytes,
+                                  afmoe_error *error);
 /* Safe on a zeroed struct. */
 void afmoe__engine_destroy(struct engine *engine);
 

@@ -12,7 +12,7 @@ struct experts_buffers {
     float *route_weights;  /* [rows][k] */
     uint32_t *slots;       /* [rows][k]: place of that (row, choice) among the tokens sorted by expert */
     uint64_t *counts;      /* [n_experts + 1] */
-    float *gathered;       /* [rows * k][hidden]: inputs sorted by expert */
+    uint32_t *sorted_rows; /* [rows * k]: the row of each slot */
     float *activations;    /* [rows * k][moe width] */
     float *expert_out;     /* [rows * k][hidden] */
     float *wide;           /* [rows][dense or shared width] */

@@ -3,9 +3,80 @@
 
 #include "memory.h"
 
+#include <assert.h>
+#include <stdbool.h>
+#include <string.h>
+
 /* Rows of one unit of work. A multiple of every kernel's panel; small enough that a router of 128 rows still feeds
  * some threads, large enough that taking a unit costs nothing beside computing it. */
 enum { UNIT_ROWS = 32 };
+
+static const struct product_kernels *product_of(const struct engine *engine, const struct matrix *m)
+{
+    return &engine->kernels.product[engine->precision][m->format];
+}
+
+/* ---- Activations ---- */
+
+uint64_t afmoe__linear_prepared_bytes(enum precision precision, uint64_t n_rows, uint64_t n_columns)
+{
+    uint64_t each = 0, n = (n_columns + MAX_BLOCK_ELEMENTS - 1) / MAX_BLOCK_ELEMENTS * MAX_BLOCK_ELEMENTS;
+    if (precision == PRECISION_EXACT) return 0;
+    for (int kind = ACTIVATION_F32 + 1; kind < N_ACTIVATION_KINDS; kind++) each += activation_bytes(kind, n);
+    return n_rows * each;
+}
+
+/* Find room for every kind of activations that the jobs read. Returns how many rows there are to prepare. */
+static uint64_t place_prepared(const struct engine *engine, struct linear_input *inputs, uint64_t n_inputs,
+                               const struct linear_job *jobs, uint64_t n_jobs)
+{
+    uint64_t used = 0, n_rows = 0;
+    for (uint64_t i = 0; i < n_inputs; i++) {
+        bool needed[N_ACTIVATION_KINDS] = {false};
+        for (uint64_t j = 0; j < n_jobs; j++) {
+            if (jobs[j].input != &inputs[i] || jobs[j].n_tokens == 0) continue;
+            needed[product_of(engine, jobs[j].weights)->activation] = true;
+            if (jobs[j].up) needed[product_of(engine, jobs[j].up)->activation] = true;
+        }
+        for (int kind = 0; kind < N_ACTIVATION_KINDS; kind++) {
+            inputs[i].prepared[kind] = NULL;
+            if (!needed[kind] || kind == ACTIVATION_F32) continue;
+            inputs[i].prepared[kind] = engine->prepared + used;
+            used += inputs[i].n_rows * activation_bytes(kind, inputs[i].n_columns);
+            n_rows += inputs[i].n_rows;
+        }
+    }
+    assert(used <= engine->prepared_bytes);
+    return n_rows;
+}
+
+/* So few rows are not worth waking other workers for. */
+enum { PREPARE_ROWS = 16 };
+
+struct preparation {
+    const struct engine *engine;
+    const struct linear_input *inputs;
+    uint64_t n_inputs;
+};
+
+/* Units are the rows of all inputs in all kinds, one after the other. */
+static void prepare_rows(void *arg, uint64_t begin, uint64_t end, uint32_t worker)
+{
+    const struct preparation *p = arg;
+    uint64_t first = 0;
+    (void)worker;
+    for (uint64_t i = 0; i < p->n_inputs; i++)
+        for (int kind = 0; kind < N_ACTIVATION_KINDS; kind++) {
+            const struct linear_input *input = &p->inputs[i];
+            uint64_t n = input->n_columns, bytes = activation_bytes(kind, n);
+            if (!input->prepared[kind]) continue;
+            for (uint64_t row = begin > first ? begin - first : 0; row < input->n_rows && first + row < end; row++)
+                p->engine->kernels.prepare[kind](input->prepared[kind] + row * bytes, input->x + row * n, n);
+            first += input->n_rows;
+        }
+}
+
+/* ---- Products ---- */
 
 struct linear_stage {
     const struct engine *engine;
@@ -13,45 +84,67 @@ struct linear_stage {
     uint64_t n_jobs;
 };
 
-static uint64_t panel_bytes(const struct kernels *kernels, uint64_t n_columns)
+/* Scratch of one worker. */
+struct unit_scratch {
+    float *up;      /* [n_tokens][UNIT_ROWS]: the second product of a gated job */
+    const void **x; /* [n_tokens] */
+    uint8_t *panel;
+};
+
+static uint64_t lay_out(struct unit_scratch *out, uint8_t *base, uint64_t n_tokens, uint64_t panel_bytes)
 {
-    uint64_t most = 0;
-    for (int f = 0; f < N_FORMATS; f++) {
-        uint64_t bytes = kernels->product[f].panel_scratch_bytes(n_columns);
-        if (bytes > most) most = bytes;
-    }
-    return (most + CACHE_LINE_BYTES - 1) & ~(uint64_t)(CACHE_LINE_BYTES - 1);
+    uint64_t used = 0;
+    out->up = carve(base, &used, n_tokens * UNIT_ROWS, sizeof *out->up);
+    out->x = carve(base, &used, n_tokens, sizeof *out->x);
+    out->panel = carve(base, &used, panel_bytes, 1);
+    return used;
 }
 
-uint64_t afmoe__linear_scratch_bytes(const struct kernels *kernels, uint64_t n_tokens, uint64_t n_columns)
+uint64_t afmoe__linear_scratch_bytes(const struct kernels *kernels, enum precision precision, uint64_t n_tokens,
+                                     uint64_t n_columns)
 {
-    return panel_bytes(kernels, n_columns) + n_tokens * UNIT_ROWS * sizeof(float);
+    uint64_t most = 0;
+    struct unit_scratch scratch;
+    for (int f = 0; f < N_FORMATS; f++) {
+        uint64_t bytes = kernels->product[precision][f].panel_scratch_bytes(n_columns);
+        if (bytes > most) most = bytes;
+    }
+    return lay_out(&scratch, NULL, n_tokens, most);
+}
+
+static const void *activations_of(const struct linear_job *job, enum activation_kind kind, uint64_t token)
+{
+    const struct linear_input *input = job->input;
+    uint64_t row = job->rows ? job->rows[token] : job->first_row + token;
+    if (kind == ACTIVATION_F32) return input->x + row * input->n_columns;
+    return input->prepared[kind] + row * activation_bytes(kind, input->n_columns);
 }
 
 /* Rows [begin, begin + n_rows) of one matrix for all tokens of the job. */
 static void multiply(const struct engine *engine, const struct matrix *m, const struct linear_job *job, uint64_t begin,
-                     uint64_t n_rows, float *y, uint64_t y_stride, void *scratch)
+                     uint64_t n_rows, float *y, uint64_t y_stride, const struct unit_scratch *scratch)
 {
-    const struct product_kernels *product = &engine->kernels.product[m->format];
+    const struct product_kernels *product = product_of(engine, m);
     const uint8_t *rows = m->data + begin * m->row_bytes;
-    if (job->n_tokens == 1)
-        product->one_token(y, job->x, rows, m->row_bytes, n_rows, m->n_columns);
-    else
-        product->panel(y, y_stride, job->x, job->x_stride * sizeof(float), job->n_tokens, rows, m->row_bytes, n_rows,
-                       m->n_columns, scratch);
+    if (job->n_tokens == 1) {
+        product->one_token(y, activations_of(job, product->activation, 0), rows, m->row_bytes, n_rows, m->n_columns);
+        return;
+    }
+    for (uint64_t t = 0; t < job->n_tokens; t++) scratch->x[t] = activations_of(job, product->activation, t);
+    product->panel(y, y_stride, scratch->x, job->n_tokens, rows, m->row_bytes, n_rows, m->n_columns, scratch->panel);
 }
 
 static void compute_rows(const struct engine *engine, const struct linear_job *job, uint64_t begin, uint64_t n_rows,
-                         uint8_t *scratch)
+                         uint8_t *worker_scratch)
 {
     float *y = job->y + begin;
-    float *up = (float *)scratch;
-    uint8_t *panel = scratch + job->n_tokens * UNIT_ROWS * sizeof *up; /* whole cache lines */
-    multiply(engine, job->weights, job, begin, n_rows, y, job->y_stride, panel);
+    struct unit_scratch scratch;
+    lay_out(&scratch, worker_scratch, job->n_tokens, 0);
+    multiply(engine, job->weights, job, begin, n_rows, y, job->y_stride, &scratch);
     if (job->up) {
-        multiply(engine, job->up, job, begin, n_rows, up, UNIT_ROWS, panel);
+        multiply(engine, job->up, job, begin, n_rows, scratch.up, UNIT_ROWS, &scratch);
         for (uint64_t t = 0; t < job->n_tokens; t++)
-            engine->kernels.silu_mul(y + t * job->y_stride, y + t * job->y_stride, up + t * UNIT_ROWS, n_rows);
+            engine->kernels.silu_mul(y + t * job->y_stride, y + t * job->y_stride, scratch.up + t * UNIT_ROWS, n_rows);
     } else if (job->bias) {
         for (uint64_t t = 0; t < job->n_tokens; t++)
             engine->kernels.add(y + t * job->y_stride, job->bias + begin, n_rows);
@@ -99,8 +192,12 @@ static void stage_units(void *arg, uint64_t begin, uint64_t end, uint32_t worker
     }
 }
 
-void afmoe__linear_run(const struct engine *engine, struct linear_job *jobs, uint64_t n_jobs)
+void afmoe__linear_run(const struct engine *engine, struct linear_input *inputs, uint64_t n_inputs,
+                       struct linear_job *jobs, uint64_t n_jobs)
 {
+    struct preparation preparation = {engine, inputs, n_inputs};
+    engine_run(engine, prepare_rows, &preparation, place_prepared(engine, inputs, n_inputs, jobs, n_jobs), PREPARE_ROWS);
+
     uint64_t total = 0;
     for (uint64_t j = 0; j < n_jobs; j++) {
         jobs[j].first_unit = total;

@@ -41,17 +41,17 @@ static afmoe_status check_precision(struct context *context, const afmoe_context
 {
     static const enum cell_format formats[] = {
         [AFMOE_CELLS_F32] = CELLS_F32, [AFMOE_CELLS_F16] = CELLS_F16, [AFMOE_CELLS_BF16] = CELLS_BF16};
-    if (options->precision == AFMOE_PRECISION_FAST)
-        return afmoe__fail(error, AFMOE_UNSUPPORTED, "precision FAST is not in this version; use EXACT");
-    if (options->precision != AFMOE_PRECISION_EXACT)
+    if (options->precision != AFMOE_PRECISION_EXACT && options->precision != AFMOE_PRECISION_FAST)
         return afmoe__fail(error, AFMOE_INVALID, "precision is %d, allowed are %d..%d", options->precision,
                            AFMOE_PRECISION_EXACT, AFMOE_PRECISION_FAST);
-    if (options->cells < AFMOE_CELLS_F32 || options->cells > AFMOE_CELLS_BF16)
-        return afmoe__fail(error, AFMOE_INVALID, "cells is %d, allowed are %d..%d", options->cells, AFMOE_CELLS_F32,
+    if (options->cells < AFMOE_CELLS_AUTO || options->cells > AFMOE_CELLS_BF16)
+        return afmoe__fail(error, AFMOE_INVALID, "cells is %d, allowed are %d..%d", options->cells, AFMOE_CELLS_AUTO,
                            AFMOE_CELLS_BF16);
     context->precision = options->precision;
     context->cells = options->cells;
-    context->cell_format = formats[options->cells];
+    if (options->cells == AFMOE_CELLS_AUTO)
+        context->cells = options->precision == AFMOE_PRECISION_FAST ? AFMOE_CELLS_BF16 : AFMOE_CELLS_F32;
+    context->cell_format = formats[context->cells];
     return AFMOE_OK;
 }
 
@@ -95,6 +95,7 @@ static afmoe_status resolve(struct context *context, struct decoder_options *dec
     decoder->threads = (struct pool_options){.n_threads = context->n_threads, .cpus = options->cpus,
                                              .n_cpus = options->n_cpus, .parallel = options->parallel,
                                              .parallel_data = options->parallel_data};
+    decoder->precision = context->precision == AFMOE_PRECISION_FAST ? PRECISION_FAST : PRECISION_EXACT;
     decoder->cells = context->cell_format;
     decoder->max_rows = context->plan.chunk_tokens;
     return AFMOE_OK;

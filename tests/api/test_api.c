@@ -510,9 +510,10 @@ static void context_ranges(void **state)
         TRY_CONTEXT(cpu_level, afmoe_cpu_level() + 1, AFMOE_UNSUPPORTED, afmoe_cpu_level_name(afmoe_cpu_level()));
     TRY_CONTEXT(precision, 0, AFMOE_INVALID, "1..2");
     TRY_CONTEXT(precision, 3, AFMOE_INVALID, "1..2");
-    TRY_CONTEXT(precision, AFMOE_PRECISION_FAST, AFMOE_UNSUPPORTED, "FAST");
-    TRY_CONTEXT(cells, 0, AFMOE_INVALID, "1..3");
-    TRY_CONTEXT(cells, 4, AFMOE_INVALID, "1..3");
+    TRY_CONTEXT(precision, AFMOE_PRECISION_EXACT, AFMOE_OK, "");
+    TRY_CONTEXT(cells, -1, AFMOE_INVALID, "0..3");
+    TRY_CONTEXT(cells, 4, AFMOE_INVALID, "0..3");
+    TRY_CONTEXT(cells, AFMOE_CELLS_AUTO, AFMOE_OK, "");
     TRY_CONTEXT(cells, AFMOE_CELLS_BF16, AFMOE_OK, "");
     TRY_CONTEXT(chunk_tokens, 0, AFMOE_INVALID, "1..4096");
     TRY_CONTEXT(chunk_tokens, 4097, AFMOE_INVALID, "1..4096");

@@ -295,7 +295,7 @@ class Bench(Case):
                           for test in ((3, 0, 1), (8, 0, 1), (0, 2, 1), (0, 2, 2))])
         for row in rows:
             self.assertEqual(set(row), {*JSON_FIELDS, *MORE_FIELDS, "samples_ns", "samples_ts"})
-            self.assertEqual((row["model_filename"], row["type_k"], row["precision"]), (self.pico, "f32", "exact"))
+            self.assertEqual((row["model_filename"], row["type_k"], row["precision"]), (self.pico, "bf16", "fast"))
             self.assertRegex(row["test_time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
             self.assertEqual(len(row["samples_ns"]), 2)
             n = row["n_prompt"] + row["n_gen"] * row["n_sessions"]

@@ -26,7 +26,8 @@ afmoe_status runner_create(struct runner *r, const struct model_config *config, 
     struct decoder_options decoder = {.cpu_level = options->cpu_level,
                                       .threads = {.n_threads = options->n_threads, .parallel = options->parallel,
                                                   .parallel_data = options->parallel_data},
-                                      .cells = options->cells, .max_rows = options->chunk_tokens};
+                                      .precision = options->precision, .cells = options->cells,
+                                      .max_rows = options->chunk_tokens};
     memset(r, 0, sizeof *r);
     r->config = config;
     r->chunk_tokens = options->chunk_tokens;

@@ -12,6 +12,7 @@ struct runner_options {
     enum cell_format cells;
     afmoe_parallel_fn parallel; /* NULL: own threads */
     void *parallel_data;
+    enum precision precision;
 };
 
 struct runner {

@@ -12,6 +12,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,7 +70,7 @@ static int32_t run_backwards(void *user_data, uint32_t n_workers, afmoe_task_fn 
     return 0;
 }
 
-static void check_chunks(const struct model *model, int32_t level, enum cell_format cells)
+static void check_chunks(const struct model *model, int32_t level, enum cell_format cells, enum precision precision)
 {
     static const struct {
         const char *what;
@@ -79,7 +80,7 @@ static void check_chunks(const struct model *model, int32_t level, enum cell_for
     } runs[] = {{"token by token", 1, 1}, {"chunks of 7", 1, 7}, {"two threads", 2, 256},
                 {"three threads, chunks of 64", 3, 64}, {"three threads, token by token", 3, 1},
                 {"host's loop, chunks of 40", 5, 40, run_backwards}};
-    struct runner_options options = {level, 1, 256, cells};
+    struct runner_options options = {level, 1, 256, cells, .precision = precision};
     struct runner whole, other;
     run(&whole, model, &options, MAX_TOKENS);
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
@@ -108,11 +109,12 @@ static void on_pair_row(void *user, uint64_t item, uint64_t row, const float *hi
 }
 
 /* Feed sequence A (tokens from 0) and B (tokens from 20) together, with pieces of different length. */
-static void check_side_by_side(const struct model *model, int32_t level, enum cell_format cells)
+static void check_side_by_side(const struct model *model, int32_t level, enum cell_format cells,
+                               enum precision precision)
 {
     enum { N = 60, OFFSET = 20 };
     static const uint64_t pieces[][2] = {{30, 1}, {1, 1}, {5, 40}, {23, 17}, {1, 1}}; /* both sum to 60 */
-    struct runner_options options = {level, 2, 128, cells};
+    struct runner_options options = {level, 2, 128, cells, .precision = precision};
     struct runner a, b, alone_a, alone_b;
     struct model shifted = *model;
     memmove(shifted.tokens, model->tokens + OFFSET, (MAX_TOKENS - OFFSET) * sizeof *shifted.tokens);
@@ -151,8 +153,8 @@ static void check_model(const char *path)
         afmoe__kernels_select(&kernels, level);
         if (kernels.level != level) continue;
         for (int cells = 0; cells < N_CELL_FORMATS; cells++) {
-            check_chunks(&model, level, (enum cell_format)cells);
-            check_side_by_side(&model, level, (enum cell_format)cells);
+            check_chunks(&model, level, (enum cell_format)cells, PRECISION_EXACT);
+            check_side_by_side(&model, level, (enum cell_format)cells, PRECISION_EXACT);
         }
     }
     afmoe__checkpoint_close(&model.checkpoint);
@@ -177,8 +179,33 @@ static void block_formats(void **state)
         if (shared_path(path, sizeof path, names[i], "invariance of block formats")) check_model(path);
 }
 
+/* Precision FAST, where activations are rounded: every block format that has a fixture, at the highest level. */
+static void check_fast(const char *path)
+{
+    struct model model;
+    open_model(&model, path);
+    check_chunks(&model, afmoe__cpu_level(), CELLS_BF16, PRECISION_FAST);
+    check_side_by_side(&model, afmoe__cpu_level(), CELLS_BF16, PRECISION_FAST);
+    afmoe__checkpoint_close(&model.checkpoint);
+    print_message("fast: %s\n", path);
+}
+
+static void whole_numbers(void **state)
+{
+    static const char *const formats[] = {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k",
+                                          "q6_k", "iq4_nl", "iq4_xs"};
+    char path[4096], name[64];
+    (void)state;
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        snprintf(name, sizeof name, "fixtures/gguf/blocks-%s.gguf", formats[i]);
+        if (shared_path(path, sizeof path, name, "invariance of precision FAST")) check_fast(path);
+    }
+    check_fast(getenv("AFMOE_TEST_MODEL"));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(small_models), cmocka_unit_test(block_formats)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(small_models), cmocka_unit_test(block_formats),
+                                       cmocka_unit_test(whole_numbers)};
     return cmocka_run_group_tests_name("invariance", tests, NULL, NULL);
 }

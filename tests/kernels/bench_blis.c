@@ -51,15 +51,17 @@ static float *make(uint64_t n)
 /* In units of rows, as the library cuts its work. */
 static void ours(const struct product *p)
 {
-    const struct product_kernels *f32 = &p->kernels->product[FORMAT_F32];
+    const struct product_kernels *f32 = &p->kernels->product[PRECISION_EXACT][FORMAT_F32];
     uint64_t row_bytes = p->n_columns * sizeof(float);
+    const void *x[MAX_TOKENS];
+    for (uint64_t t = 0; t < p->n_tokens; t++) x[t] = p->x + t * p->n_columns;
     for (uint64_t r = 0; r < p->n_rows; r += UNIT_ROWS) {
         uint64_t n = p->n_rows - r < UNIT_ROWS ? p->n_rows - r : UNIT_ROWS;
         if (p->n_tokens == 1)
             f32->one_token(p->y + r, p->x, p->w + r * p->n_columns, row_bytes, n, p->n_columns);
         else
-            f32->panel(p->y + r, p->n_rows, p->x, row_bytes, p->n_tokens, p->w + r * p->n_columns, row_bytes, n,
-                       p->n_columns, p->scratch);
+            f32->panel(p->y + r, p->n_rows, x, p->n_tokens, p->w + r * p->n_columns, row_bytes, n, p->n_columns,
+                       p->scratch);
     }
 }
 
@@ -124,7 +126,7 @@ int main(void)
         p.w = make(p.n_rows * p.n_columns);
         p.x = make(MAX_TOKENS * p.n_columns);
         p.y = make(MAX_TOKENS * p.n_rows);
-        p.scratch = need(kernels.product[FORMAT_F32].panel_scratch_bytes(p.n_columns));
+        p.scratch = need(kernels.product[PRECISION_EXACT][FORMAT_F32].panel_scratch_bytes(p.n_columns));
         for (int c = 0; c < N_COUNTS; c++) {
             p.n_tokens = counts[c];
             compare(&p);

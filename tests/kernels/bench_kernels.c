@@ -18,7 +18,9 @@ enum { STREAM_BYTES = 128 << 20, N_COLUMNS = 1024, MAX_TOKENS = 128, N_RUNS = 4 
 struct bench {
     const struct kernels *k;
     uint8_t *weights;
+    enum precision precision;
     float *x, *out, *y;
+    uint8_t *prepared;
     void *scratch;
     volatile float sink;
 };
@@ -64,20 +66,37 @@ static void run_read(struct bench *b, uint64_t a, uint64_t c)
     b->sink = (float)sum[0];
 }
 
+/* Token t of those that prepare_tokens has made. */
+static const void *prepared(const struct bench *b, enum activation_kind kind, uint64_t t, uint64_t n_columns)
+{
+    if (kind == ACTIVATION_F32) return b->x + t * n_columns;
+    return b->prepared + t * activation_bytes(kind, n_columns);
+}
+
+static void prepare_tokens(struct bench *b, enum activation_kind kind, uint64_t n_tokens, uint64_t n_columns)
+{
+    uint64_t bytes = activation_bytes(kind, n_columns);
+    for (uint64_t t = 0; t < n_tokens && kind != ACTIVATION_F32; t++)
+        b->k->prepare[kind](b->prepared + t * bytes, b->x + t * n_columns, n_columns);
+}
+
 static void run_one_token(struct bench *b, uint64_t format, uint64_t n_columns)
 {
     uint64_t row_bytes = format_row_bytes((enum tensor_format)format, n_columns);
-    b->k->product[format].one_token(b->out, b->x, b->weights, row_bytes, stream_bytes(b) / row_bytes,
-                                   n_columns);
+    const struct product_kernels *p = &b->k->product[b->precision][format];
+    p->one_token(b->out, prepared(b, p->activation, 0, n_columns), b->weights, row_bytes, stream_bytes(b) / row_bytes,
+                 n_columns);
 }
 
 enum { PANEL_ROWS = 512 };
 
 static void run_panel(struct bench *b, uint64_t format, uint64_t n_tokens)
 {
-    b->k->product[format].panel(b->out, PANEL_ROWS, b->x, N_COLUMNS * sizeof(float), n_tokens, b->weights,
-                                format_row_bytes((enum tensor_format)format, N_COLUMNS), PANEL_ROWS, N_COLUMNS,
-                                b->scratch);
+    const struct product_kernels *p = &b->k->product[b->precision][format];
+    const void *x[MAX_TOKENS];
+    for (uint64_t t = 0; t < n_tokens; t++) x[t] = prepared(b, p->activation, t, N_COLUMNS);
+    p->panel(b->out, PANEL_ROWS, x, n_tokens, b->weights, format_row_bytes((enum tensor_format)format, N_COLUMNS),
+             PANEL_ROWS, N_COLUMNS, b->scratch);
 }
 
 enum { VECTOR = 3072, REPEATS = 200 };
@@ -115,10 +134,15 @@ static void bench_product(struct bench *b, uint64_t f)
 {
     static const uint64_t columns[] = {256, 1024, 3072}, tokens[] = {1, 3, 8, 32, MAX_TOKENS};
     const char *name = afmoe__format_traits[f].name;
-    printf("  %-7s one token, GB/s:", name);
-    for (int i = 0; i < 3; i++)
+    enum activation_kind kind = b->k->product[b->precision][f].activation;
+    if (b->precision == PRECISION_FAST && kind == ACTIVATION_F32) return; /* the same as exact */
+    printf("  %-7s %s one token, GB/s:", name, b->precision == PRECISION_FAST ? "fast " : "exact");
+    for (int i = 0; i < 3; i++) {
+        prepare_tokens(b, kind, 1, columns[i]);
         printf("  K=%llu %.1f", (unsigned long long)columns[i],
                (double)stream_bytes(b) / best(run_one_token, b, f, columns[i]) * 1e-9);
+    }
+    prepare_tokens(b, kind, MAX_TOKENS, N_COLUMNS);
     printf("   panel K=%d, Gflop/s:", N_COLUMNS);
     for (int i = 0; i < 5; i++)
         printf("  T=%llu %.1f", (unsigned long long)tokens[i],
@@ -132,7 +156,11 @@ static void bench_level(struct bench *b, const char *format)
     printf("level %s, plain read %.1f GB/s\n", afmoe__cpu_level_name(b->k->level),
            STREAM_BYTES / best(run_read, b, 0, 0) * 1e-9);
     for (uint64_t f = 0; f < N_FORMATS; f++)
-        if (!format || strcmp(format, afmoe__format_traits[f].name) == 0) bench_product(b, f);
+        if (!format || strcmp(format, afmoe__format_traits[f].name) == 0)
+            for (int p = 0; p < N_PRECISIONS; p++) {
+                b->precision = (enum precision)p;
+                bench_product(b, f);
+            }
     if (format) return;
     printf("  ns a float, %d floats:", VECTOR);
     for (uint64_t v = 0; v < 6; v++)
@@ -154,8 +182,9 @@ int bench_kernels(const struct kernels *levels, int n_levels, const char *format
     b.weights = malloc(STREAM_BYTES);
     b.x = malloc(MAX_TOKENS * N_COLUMNS * sizeof *b.x);
     b.y = malloc(VECTOR * sizeof *b.y);
+    bool ok = posix_memalign((void **)&b.prepared, 64, MAX_TOKENS * activation_bytes(ACTIVATION_INT16_32, N_COLUMNS)) == 0;
     b.out = malloc(n_out * sizeof *b.out);
-    bool ok = b.weights && b.x && b.y && b.out;
+    ok = ok && b.weights && b.x && b.y && b.out;
     if (ok) {
         memset(b.weights, 0x11, STREAM_BYTES); /* small normal numbers in every format */
         for (int i = 0; i < MAX_TOKENS * N_COLUMNS; i++) b.x[i] = (float)(i % 17) * 0.1f;
@@ -164,7 +193,12 @@ int bench_kernels(const struct kernels *levels, int n_levels, const char *format
     }
     for (int l = 0; ok && l < n_levels; l++) {
         b.k = &levels[l];
-        uint64_t bytes = b.k->product[FORMAT_F32].panel_scratch_bytes(3072);
+        uint64_t bytes = 64;
+        for (int f = 0; f < N_FORMATS; f++)
+            for (int p = 0; p < N_PRECISIONS; p++) {
+                uint64_t needed = b.k->product[p][f].panel_scratch_bytes(3072);
+                if (needed > bytes) bytes = needed;
+            }
         if (posix_memalign(&b.scratch, 64, bytes) != 0) {
             ok = false;
             break;
@@ -172,6 +206,6 @@ int bench_kernels(const struct kernels *levels, int n_levels, const char *format
         bench_level(&b, format);
         free(b.scratch);
     }
-    free(b.weights), free(b.x), free(b.y), free(b.out);
+    free(b.weights), free(b.x), free(b.y), free(b.out), free(b.prepared);
     return ok ? 0 : 1;
 }

@@ -1,4 +1,4 @@
-/* AVX-512 on a machine without it: included before the files kernels/x86/..._avx512.c when the tests compile them a
+/* AVX-512 and VNNI on a machine without them: included before the files kernels/x86/..._avx512.c and others when the tests compile them a
  * second time, with AVX2 flags. SIMDe (https://github.com/simd-everywhere/simde) has most of the functions; what its
  * release 0.7.4 lacks is made here of two AVX2 halves. Names that cross files get another ending, since the library
  * has the real ones. */
@@ -12,8 +12,14 @@
 #include <stdint.h>
 #include <string.h>
 
+/* its vectors are structs */
+#define KEEP_IN_ORDER(v) (void)(v)
+
 #define afmoe__kernels_avx512    afmoe__kernels_avx512_by_simde
 #define afmoe__product_avx512    afmoe__product_avx512_by_simde
+#define afmoe__whole_avx512      afmoe__whole_avx512_by_simde
+#define afmoe__kernels_avxvnni   afmoe__kernels_avxvnni_by_simde
+#define afmoe__kernels_avx512icl afmoe__kernels_avx512icl_by_simde
 #define afmoe__norm_avx512       afmoe__norm_avx512_by_simde
 #define afmoe__activation_avx512 afmoe__activation_avx512_by_simde
 #define afmoe__attention_avx512  afmoe__attention_avx512_by_simde
@@ -103,6 +109,41 @@ static inline __m256 simde_extra_half(__m512 a, int i)
     return simde__m512_to_private(a).m256[i];
 }
 
+/* VNNI of AVX2 parts: four products of an unsigned and a signed byte, or two of words, added to each lane. Bytes as words
+ * of the even and the odd ones, so that no pair saturates. */
+static inline __m256i simde_extra_dot_words8(__m256i sum, __m256i a, __m256i b)
+{
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+}
+
+static inline __m256i simde_extra_dot_bytes8(__m256i sum, __m256i a, __m256i b)
+{
+    __m256i even = _mm256_and_si256(a, _mm256_set1_epi16(255)), odd = _mm256_srli_epi16(a, 8);
+    sum = simde_extra_dot_words8(sum, even, _mm256_srai_epi16(_mm256_slli_epi16(b, 8), 8));
+    return simde_extra_dot_words8(sum, odd, _mm256_srai_epi16(b, 8));
+}
+
+#define SIMDE_EXTRA_TWO(name, half)                                                                                    \
+    static inline __m512i simde_extra_##name(__m512i a, __m512i b)                                                     \
+    {                                                                                                                  \
+        simde__m512i_private x = simde__m512i_to_private(a), y = simde__m512i_to_private(b);                           \
+        return simde_extra_halves_i(half(x.m256i[0], y.m256i[0]), half(x.m256i[1], y.m256i[1]));                       \
+    }
+SIMDE_EXTRA_TWO(madd_words, _mm256_madd_epi16)
+SIMDE_EXTRA_TWO(madd_bytes, _mm256_maddubs_epi16)
+SIMDE_EXTRA_TWO(mul, _mm256_mullo_epi32)
+
+#define SIMDE_EXTRA_DOT(name, half)                                                                                    \
+    static inline __m512i simde_extra_##name(__m512i sum, __m512i a, __m512i b)                                        \
+    {                                                                                                                  \
+        simde__m512i_private s = simde__m512i_to_private(sum), x = simde__m512i_to_private(a);                         \
+        simde__m512i_private y = simde__m512i_to_private(b);                                                           \
+        return simde_extra_halves_i(half(s.m256i[0], x.m256i[0], y.m256i[0]),                                          \
+                                    half(s.m256i[1], x.m256i[1], y.m256i[1]));                                         \
+    }
+SIMDE_EXTRA_DOT(dot_words, simde_extra_dot_words8)
+SIMDE_EXTRA_DOT(dot_bytes, simde_extra_dot_bytes8)
+
 /* Lane by lane, as the real ones: no other memory is touched. */
 static inline __m512 simde_extra_maskz_loadu(uint16_t lanes, const void *p)
 {
@@ -148,5 +189,20 @@ static inline void simde_extra_mask_storeu(void *p, uint16_t lanes, __m512 a)
 #define _mm512_maskz_loadu_ps(m, p)       simde_extra_maskz_loadu(m, p)
 #define _mm512_mask_storeu_ps(p, m, a)    simde_extra_mask_storeu(p, m, a)
 #define _mm512_cvtss_f32(a)               _mm256_cvtss_f32(simde_extra_half(a, 0))
+
+#undef _mm512_madd_epi16
+#undef _mm512_maddubs_epi16
+#undef _mm512_mullo_epi32
+#undef _mm512_dpbusd_epi32
+#undef _mm512_dpwssd_epi32
+#undef _mm256_dpbusd_epi32
+#define _mm512_madd_epi16(a, b)           simde_extra_madd_words(a, b)
+#define _mm512_maddubs_epi16(a, b)        simde_extra_madd_bytes(a, b)
+#define _mm512_mullo_epi32(a, b)          simde_extra_mul(a, b)
+#define _mm512_dpbusd_epi32               simde_extra_dot_bytes
+#define _mm512_dpwssd_epi32               simde_extra_dot_words
+#define _mm256_dpbusd_epi32               simde_extra_dot_bytes8
+#define _mm256_dpbusd_avx_epi32           simde_extra_dot_bytes8
+#define _mm256_dpwssd_avx_epi32           simde_extra_dot_words8
 
 #endif

@@ -540,7 +540,7 @@ static void make_row(enum tensor_format format, uint8_t *row, float *values, uin
 {
     if (format <= FORMAT_BF16) make_plain_row(format, row, n, kind);
     else make_block_row(format, row, n, kind);
-    levels[0].product[format].decode_row(values, row, n);
+    levels[0].decode_row[format](values, row, n);
 }
 
 /* Rows of every block format as ggml's quantiser made them, and the values that gguf-py gives them. */
@@ -569,7 +569,7 @@ static void test_decode_recorded(void **state)
                 uint8_t *row = guarded_place(&in[0], raw->shape[1]);
                 float *got = poisoned_place(&out_memory[0], n * sizeof *got);
                 memcpy(row, raw->data + r * raw->shape[1], raw->shape[1]);
-                levels[l].product[format].decode_row(got, row, n);
+                levels[l].decode_row[format](got, row, n);
                 if (!same_bits(got, want->data + r * n * sizeof *got, n * sizeof *got))
                     fail_msg("%s at level %s, row %llu", name, afmoe__cpu_level_name(levels[l].level),
                              (unsigned long long)r);
@@ -580,6 +580,8 @@ static void test_decode_recorded(void **state)
     afmoe__safetensors_close(&recorded);
 }
 
+enum { MAX_CASE_TOKENS = 20 };
+
 struct product_case {
     enum tensor_format format;
     uint64_t n_columns, n_rows, n_tokens;
@@ -587,6 +589,7 @@ struct product_case {
     uint8_t *rows;
     float *values; /* [n_rows][n_columns] */
     float *x;
+    const void *tokens[MAX_CASE_TOKENS]; /* x + t * x_stride */
 };
 
 static void make_case(struct product_case *c, enum kind kind)
@@ -599,7 +602,10 @@ static void make_case(struct product_case *c, enum kind kind)
     for (uint64_t r = 0; r < c->n_rows; r++)
         make_row(c->format, c->rows + r * c->row_bytes, c->values + r * c->n_columns, c->n_columns, kind);
     c->x = guarded_place(&in[1], c->n_tokens ? ((c->n_tokens - 1) * c->x_stride + c->n_columns) * sizeof *c->x : 0);
-    for (uint64_t t = 0; t < c->n_tokens; t++) fill(c->x + t * c->x_stride, c->n_columns, kind);
+    for (uint64_t t = 0; t < c->n_tokens; t++) {
+        fill(c->x + t * c->x_stride, c->n_columns, kind);
+        c->tokens[t] = c->x + t * c->x_stride;
+    }
 }
 
 static void check_product(const struct kernels *k, const struct product_case *c, uint64_t t, const float *out)
@@ -620,13 +626,12 @@ static void check_product(const struct kernels *k, const struct product_case *c,
 
 static void check_case(const struct kernels *k, const struct product_case *c)
 {
-    const struct product_kernels *p = &k->product[c->format];
+    const struct product_kernels *p = &k->product[PRECISION_EXACT][c->format];
     uint64_t out_floats = c->n_tokens ? (c->n_tokens - 1) * c->out_stride + c->n_rows : 0;
     size_t row_out_bytes = c->n_rows * sizeof(float);
     float *many = poisoned_place(&out_memory[0], out_floats * sizeof *many);
     void *scratch = guarded_place(&in[2], (p->panel_scratch_bytes(c->n_columns) + 63) / 64 * 64);
-    p->panel(many, c->out_stride, c->x, c->x_stride * sizeof(float), c->n_tokens, c->rows, c->row_bytes, c->n_rows,
-             c->n_columns, scratch);
+    p->panel(many, c->out_stride, c->tokens, c->n_tokens, c->rows, c->row_bytes, c->n_rows, c->n_columns, scratch);
     assert_true(poison_whole(&out_memory[0], out_floats * sizeof *many));
     for (uint64_t t = 0; t < c->n_tokens; t++) {
         float *one = poisoned_place(&out_memory[1], row_out_bytes);
@@ -644,11 +649,11 @@ static void check_case(const struct kernels *k, const struct product_case *c)
     float alone[2];
     const float *x = c->x + t * c->x_stride;
     p->one_token(&alone[0], x, c->rows + r * c->row_bytes, c->row_bytes, 1, c->n_columns);
-    p->panel(&alone[1], 1, x, 0, 1, c->rows + r * c->row_bytes, c->row_bytes, 1, c->n_columns, scratch);
+    p->panel(&alone[1], 1, &c->tokens[t], 1, c->rows + r * c->row_bytes, c->row_bytes, 1, c->n_columns, scratch);
     assert_true(same_bits(&alone[0], many + t * c->out_stride + r, sizeof(float)));
     assert_true(same_bits(&alone[1], many + t * c->out_stride + r, sizeof(float)));
     float *decoded = poisoned_place(&out_memory[1], c->n_columns * sizeof *decoded);
-    p->decode_row(decoded, c->rows + r * c->row_bytes, c->n_columns);
+    k->decode_row[c->format](decoded, c->rows + r * c->row_bytes, c->n_columns);
     assert_true(same_bits(decoded, c->values + r * c->n_columns, c->n_columns * sizeof *decoded));
     assert_true(poison_whole(&out_memory[1], c->n_columns * sizeof *decoded));
 }
@@ -669,7 +674,7 @@ static void test_products(void **state)
     (void)state;
     for (int l = 0; l < n_levels; l++)
         for (int format = 0; format < N_FORMATS; format++) {
-            assert_null(levels[l].product[format].prepare);
+            assert_int_equal(levels[l].product[PRECISION_EXACT][format].activation, ACTIVATION_F32);
             uint64_t block = afmoe__format_traits[format].block_elements;
             for (int i = 0; i < N_SIZES; i++) { /* every tail of columns */
                 if (size_of_case(i) % block) continue;
@@ -706,14 +711,198 @@ static void test_products_not_finite(void **state)
                 else if (format <= FORMAT_BF16) memcpy(row + at, &h, sizeof h);
                 else if (!set_half(format, row + at, 0, h)) break; /* MXFP4, NVFP4: no infinity to write */
                 memcpy(c.x + bad_token * c.x_stride + column, &nan, sizeof nan);
-                const struct product_kernels *p = &levels[l].product[format];
+                const struct product_kernels *p = &levels[l].product[PRECISION_EXACT][format];
                 void *scratch = guarded_place(&in[2], (p->panel_scratch_bytes(N) + 63) / 64 * 64);
-                p->panel(out[0], ROWS, c.x, c.x_stride * sizeof(float), TOKENS, c.rows, c.row_bytes, ROWS, N, scratch);
+                p->panel(out[0], ROWS, c.tokens, TOKENS, c.rows, c.row_bytes, ROWS, N, scratch);
                 for (uint64_t t = 0; t < TOKENS; t++)
                     for (uint64_t r = 0; r < ROWS; r++) {
                         if (t == bad_token) assert_true(isnan(out[t][r]));
                         if (t != bad_token) assert_true(!isfinite(out[t][r]) == (r == bad_row));
                     }
+            }
+}
+
+/* ---- Whole numbers ---- */
+
+enum { MAX_WHOLE_COLUMNS = 2048, MAX_WHOLE_ROWS = 40, MAX_WHOLE_TOKENS = 11 };
+
+/* All levels, every kind: the bits of the reference; the reference: what activations.h says. */
+static void check_prepared(enum activation_kind kind, const float *x, uint64_t n)
+{
+    uint64_t bytes = activation_bytes(kind, n), group = activation_group(kind);
+    uint8_t *want = guarded_place(&in[2], bytes);
+    memset(want, 0, bytes);
+    levels[0].prepare[kind](want, x, n);
+    for (uint64_t k = 0; k < n; k++) {
+        double max = 0;
+        for (uint64_t i = k / group * group; i < (k / group + 1) * group; i++) max = fmax(max, fabs((double)x[i]));
+        float d = ((float *)(void *)(want + activation_d(kind, n)))[k / group];
+        int q = activation_q_bytes(kind) == 2 ? ((int16_t *)(void *)want)[k] : ((int8_t *)want)[k];
+        if (max < ACTIVATION_MIN) {
+            assert_true(d == 0 && q == 0);
+            continue;
+        }
+        assert_true(d == (float)max / 127);
+        expect_near((float)q, x[k] / max * 127, 0.50002, "activation", 0, n, k);
+    }
+    for (int l = 1; l < n_levels; l++) {
+        uint8_t *got = guarded_place(&in[3], bytes);
+        memset(got, 0, bytes);
+        levels[l].prepare[kind](got, x, n);
+        assert_true(same_bits(got, want, bytes));
+    }
+}
+
+static void test_prepare(void **state)
+{
+    (void)state;
+    for (int kind = ACTIVATION_F32 + 1; kind < N_ACTIVATION_KINDS; kind++)
+        for (uint64_t n = 0; n <= 2048; n += activation_group(kind))
+            for (int draws = 0; draws < N_KINDS; draws++) {
+                float *x = place_floats(&in[0], n, draws);
+                check_prepared(kind, x, n);
+                if (n == 0) continue;
+                memset(x, 0, activation_group(kind) * sizeof *x); /* a group of zeros */
+                check_prepared(kind, x, n);
+                for (uint64_t k = 0; k < n; k++) x[k] = ldexpf(uniform(), -100 - (int)below(40)); /* about the limit */
+                check_prepared(kind, x, n);
+            }
+}
+
+/* NaN and infinity: d is NaN, and only of their group. */
+static void test_prepare_not_finite(void **state)
+{
+    (void)state;
+    enum { N = 1024 };
+    for (int l = 0; l < n_levels; l++)
+        for (int kind = ACTIVATION_F32 + 1; kind < N_ACTIVATION_KINDS; kind++)
+            for (int trial = 0; trial < 100; trial++) {
+                float *x = place_floats(&in[0], N, PLAIN);
+                uint64_t at = below(N), group = activation_group(kind);
+                x[at] = trial % 3 == 0 ? NAN : trial % 3 == 1 ? INFINITY : -INFINITY;
+                if (trial % 2) x[at ^ 1] = INFINITY;
+                uint8_t *out = guarded_place(&in[2], activation_bytes(kind, N));
+                levels[l].prepare[kind](out, x, N);
+                const float *d = (const float *)(void *)(out + activation_d(kind, N));
+                for (uint64_t k = 0; k < N; k++) {
+                    assert_true(isnan(d[k / group]) == (k / group == at / group));
+                    int q = activation_q_bytes(kind) == 2 ? ((int16_t *)(void *)out)[k] : ((int8_t *)out)[k];
+                    if (k / group == at / group) assert_int_equal(q, 0);
+                }
+            }
+}
+
+/* Token t as level l reads it. */
+static const void *prepare_token(const struct kernels *k, enum activation_kind kind, const float *x, uint64_t n,
+                                 uint64_t t)
+{
+    static _Alignas(64) uint8_t room[MAX_WHOLE_TOKENS][4 * MAX_WHOLE_COLUMNS];
+    assert_true(activation_bytes(kind, n) <= sizeof room[0]);
+    k->prepare[kind](room[t], x, n);
+    return room[t];
+}
+
+/* The reference against sum of decoded weights times d q, in double. Each of the roundings (d times dx, that times a
+ * sum, the sum added; twice with minima) errs by at most u of a partial sum's size. */
+static void check_whole_reference(const struct product_case *c, const float *out)
+{
+    enum activation_kind kind = levels[0].product[PRECISION_FAST][c->format].activation;
+    uint64_t n = c->n_columns, parts = n / 16 + 1;
+    for (uint64_t t = 0; t < c->n_tokens; t++) {
+        const uint8_t *p = prepare_token(&levels[0], kind, c->x + t * c->x_stride, n, t);
+        const float *d = (const float *)(const void *)(p + activation_d(kind, n));
+        for (uint64_t r = 0; r < c->n_rows; r++) {
+            double want = 0, size = 0;
+            for (uint64_t k = 0; k < n; k++) {
+                double term = (double)c->values[r * n + k] * d[k / activation_group(kind)] * ((const int8_t *)p)[k];
+                want += term;
+                size += fabs(term);
+            }
+            /* with minima the terms cancel: what is summed is d q and dmin min apart, up to 16 times their difference */
+            double grown = size * (kind == ACTIVATION_INT8_256 ? 64 : 32);
+            expect_near(out[t * c->out_stride + r], want, grown * (double)(parts + 4) * U + (double)n * 1e-38,
+                        afmoe__format_traits[c->format].name, 0, n, r);
+        }
+    }
+}
+
+static void run_whole_case(enum tensor_format format, uint64_t n_columns, uint64_t n_rows, uint64_t n_tokens,
+                           enum kind kind)
+{
+    static float values[MAX_WHOLE_ROWS * MAX_WHOLE_COLUMNS], want[MAX_WHOLE_TOKENS * (MAX_WHOLE_ROWS + 5)];
+    struct product_case c = {.format = format, .n_columns = n_columns, .n_rows = n_rows, .n_tokens = n_tokens,
+                             .values = values};
+    make_case(&c, kind);
+    uint64_t out_floats = n_tokens ? (n_tokens - 1) * c.out_stride + n_rows : 0;
+    for (int l = 0; l < n_levels; l++) {
+        const struct product_kernels *p = &levels[l].product[PRECISION_FAST][format];
+        const void *x[MAX_WHOLE_TOKENS];
+        for (uint64_t t = 0; t < n_tokens; t++)
+            x[t] = prepare_token(&levels[l], p->activation, c.x + t * c.x_stride, n_columns, t);
+        void *scratch = guarded_place(&in[2], (p->panel_scratch_bytes(n_columns) + 63) / 64 * 64);
+        float *many = poisoned_place(&out_memory[0], out_floats * sizeof *many);
+        p->panel(many, c.out_stride, x, n_tokens, c.rows, c.row_bytes, n_rows, n_columns, scratch);
+        assert_true(poison_whole(&out_memory[0], out_floats * sizeof *many));
+        for (uint64_t t = 0; t < n_tokens; t++) {
+            float *one = poisoned_place(&out_memory[1], n_rows * sizeof *one);
+            p->one_token(one, x[t], c.rows, c.row_bytes, n_rows, n_columns);
+            assert_true(poison_whole(&out_memory[1], n_rows * sizeof *one));
+            if (l == 0) memcpy(want + t * c.out_stride, one, n_rows * sizeof *one);
+            for (uint64_t r = 0; r < n_rows; r++)
+                if (!same_bits(&one[r], &many[t * c.out_stride + r], sizeof *one) ||
+                    !same_bits(&one[r], &want[t * c.out_stride + r], sizeof *one))
+                    fail_msg("%s at level %s, %llu columns, %llu rows, %llu tokens: token %llu, row %llu: one token %.9g, "
+                             "panel %.9g, reference %.9g",
+                             afmoe__format_traits[format].name, afmoe__cpu_level_name(levels[l].level),
+                             (unsigned long long)n_columns, (unsigned long long)n_rows, (unsigned long long)n_tokens,
+                             (unsigned long long)t, (unsigned long long)r, one[r], many[t * c.out_stride + r],
+                             want[t * c.out_stride + r]);
+        }
+        if (l == 0) check_whole_reference(&c, many);
+    }
+}
+
+/* Block formats in whole numbers: the same bits at every level, alone and in a panel. */
+static void test_whole_products(void **state)
+{
+    (void)state;
+    for (int format = FORMAT_Q8_0; format < N_FORMATS; format++) {
+        uint64_t block = afmoe__format_traits[format].block_elements;
+        for (uint64_t n = 0; n <= MAX_WHOLE_COLUMNS; n += n < 4 * block ? block : 5 * block)
+            for (int kind = 0; kind < N_KINDS; kind++)
+                run_whole_case(format, n, 1 + below(20), 1 + below(6), kind);
+        for (uint64_t n_rows = 0; n_rows <= MAX_WHOLE_ROWS; n_rows += 1 + n_rows / 9)
+            for (uint64_t n_tokens = 0; n_tokens <= MAX_WHOLE_TOKENS; n_tokens++)
+                run_whole_case(format, block * (1 + below(2)), n_rows, n_tokens, PLAIN);
+    }
+}
+
+/* A NaN or infinity in a scale of a row, or in a token, reaches its own outputs and no others. */
+static void test_whole_products_not_finite(void **state)
+{
+    (void)state;
+    enum { N = 512, ROWS = 18, TOKENS = 5 };
+    static float values[ROWS * N];
+    for (int l = 0; l < n_levels; l++)
+        for (int format = FORMAT_Q8_0; format < N_FORMATS; format++)
+            for (int trial = 0; trial < 20; trial++) {
+                struct product_case c = {.format = format, .n_columns = N, .n_rows = ROWS, .n_tokens = TOKENS,
+                                         .values = values};
+                const struct product_kernels *p = &levels[l].product[PRECISION_FAST][format];
+                float out[TOKENS][ROWS];
+                make_case(&c, PLAIN);
+                uint64_t bad_row = below(ROWS), bad_token = below(TOKENS), column = below(N);
+                uint64_t at = format_row_bytes(format, column - column % afmoe__format_traits[format].block_elements);
+                if (!set_half(format, c.rows + bad_row * c.row_bytes + at, 0, 0x7e00)) bad_row = ROWS;
+                c.x[bad_token * c.x_stride + column] = trial % 2 ? NAN : INFINITY;
+                const void *x[TOKENS];
+                for (uint64_t t = 0; t < TOKENS; t++)
+                    x[t] = prepare_token(&levels[l], p->activation, c.x + t * c.x_stride, N, t);
+                void *scratch = guarded_place(&in[2], (p->panel_scratch_bytes(N) + 63) / 64 * 64);
+                p->panel(out[0], ROWS, x, TOKENS, c.rows, c.row_bytes, ROWS, N, scratch);
+                for (uint64_t t = 0; t < TOKENS; t++)
+                    for (uint64_t r = 0; r < ROWS; r++)
+                        assert_true(isnan(out[t][r]) == (r == bad_row || t == bad_token));
             }
 }
 
@@ -865,10 +1054,12 @@ static void test_select(void **state)
         struct kernels k;
         afmoe__kernels_select(&k, level);
         assert_true(k.level >= AFMOE_CPU_C && k.level <= level);
-        assert_true(k.panel_rows >= 1);
         for (int format = 0; format < N_FORMATS; format++)
-            assert_true(k.product[format].decode_row && k.product[format].one_token && k.product[format].panel &&
-                        k.product[format].panel_scratch_bytes);
+            for (int precision = 0; precision < N_PRECISIONS; precision++) {
+                const struct product_kernels *p = &k.product[precision][format];
+                assert_true(k.decode_row[format] && p->one_token && p->panel && p->panel_scratch_bytes);
+                assert_true(p->activation == ACTIVATION_F32 || k.prepare[p->activation]);
+            }
         for (int cells = 0; cells < N_CELL_FORMATS; cells++)
             assert_true(k.store_cells[cells] && k.attention_page[cells]);
         assert_true(k.rms_norm && k.add && k.scale && k.add_scaled && k.rope && k.silu_mul && k.sigmoid_gate &&
@@ -891,21 +1082,27 @@ static void test_cpu_has_level(void **state)
 }
 
 #ifdef AFMOE_TEST_SIMDE
-void afmoe__kernels_avx512_by_simde(struct kernels *k); /* simde_avx512.h */
+void afmoe__kernels_avxvnni_by_simde(struct kernels *k); /* simde_avx512.h */
+void afmoe__kernels_avx512_by_simde(struct kernels *k);
+void afmoe__kernels_avx512icl_by_simde(struct kernels *k);
 
 /* AVX-512 without AVX-512: the same files, compiled to AVX2. False where the CPU lacks that too. */
-static bool add_emulated_avx512(void)
+static bool add_emulated_levels(void)
 {
     struct kernels k;
     if (afmoe__cpu_level() < AFMOE_CPU_AVX2) return false;
     afmoe__kernels_select(&k, AFMOE_CPU_AVX2);
+    levels[n_levels] = k;
+    afmoe__kernels_avxvnni_by_simde(&levels[n_levels++]);
     afmoe__kernels_avx512_by_simde(&k);
     levels[n_levels++] = k;
-    print_message("level avx512 is emulated by SIMDe\n");
+    afmoe__kernels_avx512icl_by_simde(&k);
+    levels[n_levels++] = k;
+    print_message("levels avxvnni, avx512 and avx512icl are emulated\n");
     return true;
 }
 #else
-static bool add_emulated_avx512(void)
+static bool add_emulated_levels(void)
 {
     return false;
 }
@@ -921,7 +1118,7 @@ static void find_levels(void)
         if (k.level == level) levels[n_levels++] = k;
     }
     if (cpu < AFMOE_CPU_AVX2) print_message("skipped: level avx2 (this CPU lacks it)\n");
-    if (cpu < AFMOE_CPU_AVX512 && !add_emulated_avx512()) print_message("skipped: level avx512 (this CPU lacks it)\n");
+    if (cpu < AFMOE_CPU_AVX512 && !add_emulated_levels()) print_message("skipped: level avx512 and those about it (this CPU lacks them)\n");
 }
 
 int main(int argc, char **argv)
@@ -949,6 +1146,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_decode_recorded),
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_products_not_finite),
+        cmocka_unit_test(test_prepare),
+        cmocka_unit_test(test_prepare_not_finite),
+        cmocka_unit_test(test_whole_products),
+        cmocka_unit_test(test_whole_products_not_finite),
         cmocka_unit_test(test_attention),
         cmocka_unit_test(test_cpu_has_level),
     };

@@ -57,6 +57,7 @@ static afmoe_session *session_of(afmoe_model *model, uint32_t chunk_tokens)
 {
     afmoe_context_options options = two_threads();
     options.chunk_tokens = chunk_tokens;
+    options.precision = AFMOE_PRECISION_EXACT; /* as the recorded pass */
     afmoe_context *context = open_context(model, &options);
     afmoe_session *session = open_session(context);
     afmoe_context_free(context);

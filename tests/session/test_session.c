@@ -465,6 +465,7 @@ static void check_memory(afmoe_model *model, uint64_t most_sliding_pages)
 {
     afmoe_model_info info = info_of(model);
     afmoe_context_options options = two_threads();
+    options.cells = AFMOE_CELLS_F32; /* bytes_of_page */
     options.rewind_tokens = 0;
     options.chunk_tokens = PAGE;
     afmoe_context *context = open_context(model, &options);
@@ -572,6 +573,7 @@ static void max_tokens_is_the_edge(void **state)
 static afmoe_context *capped_context(afmoe_model *model, uint64_t n_pages)
 {
     afmoe_context_options options = two_threads();
+    options.cells = AFMOE_CELLS_F32; /* bytes_of_page */
     options.rewind_tokens = 0;
     options.max_page_bytes = n_pages * bytes_of_page(model) + 1;
     return open_context(model, &options);

@@ -1,0 +1,381 @@
+/* The panel product of block formats in whole numbers (formula: ref/whole_product_ref.c) at every x86 level; the file
+ * that includes this one says by macros what its vectors are (whole_avx2.c).
+ *
+ * For ROWS rows, and 256 columns of them at a time: the weights are decoded once into a tile (whole_tile_x86.h), then
+ * multiplied with up to 128 tokens, TOKENS at a time, whose values are broadcast; no sum ever runs across lanes. The
+ * tile (6 to 9 KB for 16 rows) and what streams past it fit the first-level cache. 2 vectors of rows x 4 tokens are 8
+ * sums, 2 weights and 1 broadcast; without a dot product of bytes their products are summed in 16 bits as long as they
+ * fit, then multiplied with the scale (or one) into 32 bits. */
+#ifndef AFMOE_KERNELS_WHOLE_PANEL_X86_H
+#define AFMOE_KERNELS_WHOLE_PANEL_X86_H
+
+#ifndef KEEP_IN_ORDER
+#define KEEP_IN_ORDER(v) __asm__("" : "+x"(v))
+#endif
+
+#include "tile_avx2.h"
+#include "whole_row_x86.h"
+#include "whole_tile_x86.h"
+
+/* ---- Sums ---- */
+
+/* The first product of a sum, or one more: four bytes of a row with four of a token in each lane. gcc makes trees of
+ * long integer sums, whose leaves do not fit the registers (a third of the speed), unless it is kept from it. */
+FORCE_INLINE ints add_products(ints sum, bool first, ints numbers, ints q)
+{
+#if HAS_DOT
+    return ints_dot_bytes(first ? ints_set1_32(0) : sum, numbers, q);
+#else
+    ints products = ints_madd_bytes(numbers, q);
+    if (first) return products;
+    sum = ints_add_16(sum, products);
+    KEEP_IN_ORDER(sum);
+    return sum;
+#endif
+}
+
+/* whole + sum times the scales, which lie twice in each lane */
+FORCE_INLINE ints add_scaled(ints whole, ints sum, ints scales)
+{
+#if HAS_DOT
+    return ints_add_32(whole, ints_mul_32(sum, ints_shift_right_32(scales, 16)));
+#else
+    whole = ints_add_32(whole, ints_madd_words(sum, scales));
+    KEEP_IN_ORDER(whole);
+    return whole;
+#endif
+}
+
+FORCE_INLINE ints widened(ints sum)
+{
+    return HAS_DOT ? sum : ints_madd_words(sum, ints_set1_16(1));
+}
+
+FORCE_INLINE ints add_words(ints whole, ints numbers, ints q)
+{
+    whole = ints_dot_words(whole, numbers, q);
+    KEEP_IN_ORDER(whole);
+    return whole;
+}
+
+FORCE_INLINE ints broadcast4(const void *p)
+{
+    int32_t x;
+    memcpy(&x, p, sizeof x);
+    return ints_set1_32(x);
+}
+
+/* ---- Bytes, 256 ---- */
+
+/* How many groups of four products fit the sum. */
+FORCE_INLINE int groups_of_sum(enum tensor_format f)
+{
+    int groups = values_of_scale(f) / 4;
+    if (HAS_DOT) return groups;
+    return f == FORMAT_Q6_K ? 2 : f == FORMAT_Q5_K ? 4 : groups;
+}
+
+FORCE_INLINE void multiply_bytes_256(enum tensor_format f, const int T, floats acc[TOKENS][2],
+                                     const struct tile_bytes_256 *tile, const struct activations *x, uint64_t k)
+{
+    const int groups = values_of_scale(f) / 4, n_scales = 64 / groups, fit = groups_of_sum(f);
+    ints whole[TOKENS][2], min[TOKENS][2];
+    for (int t = 0; t < T; t++) whole[t][0] = whole[t][1] = min[t][0] = min[t][1] = ints_set1_32(0);
+#pragma GCC unroll 1
+    for (int s = 0; s < n_scales; s++)
+        for (int first = s * groups; first < (s + 1) * groups; first += fit) {
+            ints sum[TOKENS][2];
+#pragma GCC unroll 8
+            for (int g = first; g < first + fit; g++) {
+                ints w0 = ints_load(tile->numbers[g]), w1 = ints_load(tile->numbers[g][LANES]);
+                for (int t = 0; t < T; t++) {
+                    ints q = broadcast4(x[t].q + k + 4 * (uint64_t)g);
+                    sum[t][0] = add_products(sum[t][0], g == first, w0, q);
+                    sum[t][1] = add_products(sum[t][1], g == first, w1, q);
+                }
+            }
+            ints s0 = ints_load(tile->scales[s]), s1 = ints_load(tile->scales[s][LANES]);
+            for (int t = 0; t < T; t++) {
+                whole[t][0] = add_scaled(whole[t][0], sum[t][0], s0);
+                whole[t][1] = add_scaled(whole[t][1], sum[t][1], s1);
+            }
+        }
+    for (int j = 0; j < n_scales / 2; j++) {
+        ints m0 = ints_load(tile->mins[j]), m1 = ints_load(tile->mins[j][LANES]);
+        for (int t = 0; t < T; t++) {
+            const int16_t *sums = n_scales == 16 ? x[t].sum16 + k / 16 : x[t].sum32 + k / 32;
+            ints pair = broadcast4(sums + 2 * j);
+            min[t][0] = add_words(min[t][0], m0, pair);
+            min[t][1] = add_words(min[t][1], m1, pair);
+        }
+    }
+    for (int t = 0; t < T; t++)
+        for (int h = 0; h < 2; h++) {
+            ints i = has_min(f) ? whole[t][h] : ints_sub_32(whole[t][h], min[t][h]);
+            floats v = floats_mul(floats_load(tile->d + LANES * h), floats_from(i));
+            if (has_min(f)) v = floats_fnmadd(floats_load(tile->dmin + LANES * h), floats_from(min[t][h]), v);
+            acc[t][h] = floats_fmadd(floats_set1(x[t].d[k / 256]), v, acc[t][h]);
+        }
+}
+
+/* ---- Words ---- */
+
+/* whole[t] = the sums of n pairs of tile numbers and activations */
+FORCE_INLINE void multiply_words(const int T, const int n, ints whole[TOKENS][2], const int16_t (*numbers)[ROWS][2],
+                                 const struct activations *x, uint64_t k)
+{
+    for (int t = 0; t < T; t++) whole[t][0] = whole[t][1] = ints_set1_32(0);
+#pragma GCC unroll 16
+    for (int j = 0; j < n; j++) {
+        ints w0 = ints_load(numbers[j]), w1 = ints_load(numbers[j][LANES]);
+        for (int t = 0; t < T; t++) {
+            ints q = broadcast4(words_of(&x[t]) + k + 2 * (uint64_t)j);
+            whole[t][0] = add_words(whole[t][0], w0, q);
+            whole[t][1] = add_words(whole[t][1], w1, q);
+        }
+    }
+}
+
+FORCE_INLINE void multiply_words_256(const int T, floats acc[TOKENS][2], const struct tile_words_256 *tile,
+                                     const struct activations *x, uint64_t k)
+{
+    ints whole[TOKENS][2];
+    multiply_words(T, 128, whole, tile->numbers, x, k);
+    for (int t = 0; t < T; t++)
+        for (int h = 0; h < 2; h++) {
+            floats v = floats_mul(floats_load(tile->d + LANES * h), floats_from(whole[t][h]));
+            acc[t][h] = floats_fmadd(floats_set1(x[t].d[k / 256]), v, acc[t][h]);
+        }
+}
+
+FORCE_INLINE void multiply_words_32(const int T, floats acc[TOKENS][2], const struct tile_words_32 *tile,
+                                    const struct activations *x, uint64_t k)
+{
+    ints whole[TOKENS][2];
+    multiply_words(T, 16, whole, tile->numbers, x, k);
+    for (int t = 0; t < T; t++)
+        for (int h = 0; h < 2; h++) {
+            floats d = floats_mul(floats_load(tile->d + LANES * h), floats_set1(x[t].d[k / 32]));
+            acc[t][h] = floats_fmadd(d, floats_from(whole[t][h]), acc[t][h]);
+        }
+}
+
+/* ---- Bytes, 32 ---- */
+
+/* acc += d dx (whole - zero sum) */
+FORCE_INLINE floats add_part(enum tensor_format f, floats acc, const float *d, floats dx, ints whole, int sum)
+{
+    if (level_zero(f)) whole = ints_sub_32(whole, ints_set1_32(level_zero(f) * sum));
+    return floats_fmadd(floats_mul(floats_load(d), dx), floats_from(whole), acc);
+}
+
+FORCE_INLINE void multiply_bytes_32(enum tensor_format f, const int T, floats acc[TOKENS][2],
+                                    const struct tile_bytes_32 *tile, const struct activations *x, uint64_t k)
+{
+    const int part = f == FORMAT_NVFP4 ? 4 : 8; /* groups under one d */
+    const int fit = part == 8 && (HAS_DOT || f == FORMAT_Q4_0 || f == FORMAT_Q4_1) ? 8 : 4;
+    for (int first = 0; first < 8; first += part) {
+        ints whole[TOKENS][2];
+        for (int half = first; half < first + part; half += fit) {
+            ints sum[TOKENS][2];
+#pragma GCC unroll 8
+            for (int g = half; g < half + fit; g++) {
+                ints w0 = ints_load(tile->numbers[g]), w1 = ints_load(tile->numbers[g][LANES]);
+                for (int t = 0; t < T; t++) {
+                    ints q = broadcast4(x[t].q + k + 4 * (uint64_t)g);
+                    sum[t][0] = add_products(sum[t][0], g == half, w0, q);
+                    sum[t][1] = add_products(sum[t][1], g == half, w1, q);
+                }
+            }
+            for (int t = 0; t < T; t++)
+                for (int h = 0; h < 2; h++)
+                    whole[t][h] = half == first ? widened(sum[t][h]) : ints_add_32(whole[t][h], widened(sum[t][h]));
+        }
+        for (int t = 0; t < T; t++) {
+            floats dx = floats_set1(x[t].d[k / 32]);
+            int sum = f == FORMAT_NVFP4 ? x[t].sum16[k / 16 + (uint64_t)first / 4] : x[t].sum32[k / 32];
+            for (int h = 0; h < 2; h++) {
+                acc[t][h] = add_part(f, acc[t][h], tile->d[first / 4] + LANES * h, dx, whole[t][h], sum);
+                if (has_min(f))
+                    acc[t][h] = floats_fmadd(floats_mul(floats_load(tile->min + LANES * h), dx),
+                                             floats_set1((float)sum), acc[t][h]);
+            }
+        }
+    }
+}
+
+/* ---- Panels ---- */
+
+enum { STEP = 256, UNITS = STEP / UNIT, CHUNK_TOKENS = 128 };
+
+/* STEP columns of ROWS rows, decoded; fewer at the end of rows of a 32-wide format. */
+union tile {
+    struct tile_bytes_256 bytes_256;
+    struct tile_words_256 words_256;
+    struct tile_bytes_32 bytes_32[UNITS];
+    struct tile_words_32 words_32[UNITS];
+};
+
+/* What a panel needs besides registers. */
+struct panel_scratch {
+    union tile tile;
+    float acc[CHUNK_TOKENS + 1][ROWS];
+};
+
+static uint64_t panel_scratch_bytes(uint64_t n_columns)
+{
+    (void)n_columns;
+    return sizeof(struct panel_scratch);
+}
+
+/* The blocks at blocks[r]: n_units units of 32 columns, at most STEP columns in all. */
+FORCE_INLINE void decode_tile(enum tensor_format f, enum family family, decode_fn decode, const int elements,
+                              const int bytes, union tile *tile, const uint8_t *blocks[ROWS], int n_units)
+{
+    if (family == BYTES_256) decode_bytes_256(f, &tile->bytes_256, blocks);
+    if (family == WORDS_256) decode_words_256(f, decode, &tile->words_256, blocks);
+    for (int u = 0; u < n_units; u++) {
+        if (family == BYTES_32) decode_bytes_32(f, &tile->bytes_32[u], blocks, u % (elements / UNIT));
+        if (family == WORDS_32) decode_words_32(f, &tile->words_32[u], blocks);
+        if ((u + 1) % (elements / UNIT) == 0)
+            for (int r = 0; r < ROWS; r++) blocks[r] += bytes;
+    }
+}
+
+/* acc[t] += tile times T tokens from column k on */
+FORCE_INLINE void multiply_tile(enum tensor_format f, enum family family, const int T, float acc[][ROWS],
+                                const union tile *tile, const struct activations *x, uint64_t k, int n_units)
+{
+    floats sum[TOKENS][2];
+    for (int t = 0; t < T; t++)
+        for (int h = 0; h < 2; h++) sum[t][h] = floats_load(acc[t] + LANES * h);
+    if (family == BYTES_256) multiply_bytes_256(f, T, sum, &tile->bytes_256, x, k);
+    if (family == WORDS_256) multiply_words_256(T, sum, &tile->words_256, x, k);
+#pragma GCC unroll 1
+    for (int u = 0; u < n_units; u++) {
+        if (family == BYTES_32) multiply_bytes_32(f, T, sum, &tile->bytes_32[u], x, k + UNIT * (uint64_t)u);
+        if (family == WORDS_32) multiply_words_32(T, sum, &tile->words_32[u], x, k + UNIT * (uint64_t)u);
+    }
+    for (int t = 0; t < T; t++)
+        for (int h = 0; h < 2; h++) floats_store(acc[t] + LANES * h, sum[t][h]);
+}
+
+/* One step for n_tokens tokens, TOKENS at a time; a rest is made even, which is why one token, whatever it is, and one row
+ * of acc may follow the last. `next`: the blocks of the step after this one, whose lines are asked for a few at a time. */
+FORCE_INLINE void multiply_tokens(enum tensor_format f, enum family family, float acc[][ROWS], const union tile *tile,
+                                  const struct activations *x, uint64_t n_tokens, uint64_t k, int n_units,
+                                  const uint8_t *const next[ROWS], uint64_t next_bytes)
+{
+    uint64_t n_groups = (n_tokens + TOKENS - 1) / TOKENS, rows = (ROWS + n_groups - 1) / n_groups, row = 0;
+    for (uint64_t t = 0; t < n_tokens; t += TOKENS) {
+        uint64_t left = n_tokens - t;
+        for (uint64_t end = row + rows; row < end && row < ROWS; row++) prefetch_bytes(next[row], 0, next_bytes);
+        if (left <= 2) multiply_tile(f, family, 2, acc + t, tile, x + t, k, n_units);
+        else if (left <= 4) multiply_tile(f, family, 4, acc + t, tile, x + t, k, n_units);
+        else multiply_tile(f, family, TOKENS, acc + t, tile, x + t, k, n_units);
+    }
+}
+
+typedef void (*multiply_tokens_fn)(float acc[][ROWS], const union tile *tile, const struct activations *x,
+                                   uint64_t n_tokens, uint64_t k, int n_units, const uint8_t *const next[ROWS],
+                                   uint64_t next_bytes);
+
+#define DEFINE_MULTIPLY(name, format, kind)                                                                            \
+    static __attribute__((noinline)) void multiply_tokens_##name(                                                      \
+        float acc[][ROWS], const union tile *tile, const struct activations *x, uint64_t n_tokens, uint64_t k,         \
+        int n_units, const uint8_t *const next[ROWS], uint64_t next_bytes)                                             \
+    {                                                                                                                  \
+        multiply_tokens(format, family_of(kind), acc, tile, x, n_tokens, k, n_units, next, next_bytes);                \
+    }
+
+/* Tiles of words are alike for all their formats; those of bytes differ in how much fits a sum. */
+DEFINE_MULTIPLY(words_256, FORMAT_IQ1_S, ACTIVATION_INT16_256)
+DEFINE_MULTIPLY(q2_k, FORMAT_Q2_K, ACTIVATION_INT8_256)
+DEFINE_MULTIPLY(q3_k, FORMAT_Q3_K, ACTIVATION_INT8_256)
+DEFINE_MULTIPLY(q4_k, FORMAT_Q4_K, ACTIVATION_INT8_256)
+DEFINE_MULTIPLY(q5_k, FORMAT_Q5_K, ACTIVATION_INT8_256)
+DEFINE_MULTIPLY(q6_k, FORMAT_Q6_K, ACTIVATION_INT8_256)
+DEFINE_MULTIPLY(tq2_0, FORMAT_TQ2_0, ACTIVATION_INT8_256)
+DEFINE_MULTIPLY(q4_0, FORMAT_Q4_0, ACTIVATION_INT8_32)
+DEFINE_MULTIPLY(q4_1, FORMAT_Q4_1, ACTIVATION_INT8_32)
+DEFINE_MULTIPLY(q5_0, FORMAT_Q5_0, ACTIVATION_INT8_32)
+DEFINE_MULTIPLY(q5_1, FORMAT_Q5_1, ACTIVATION_INT8_32)
+DEFINE_MULTIPLY(mxfp4, FORMAT_MXFP4, ACTIVATION_INT8_32)
+DEFINE_MULTIPLY(nvfp4, FORMAT_NVFP4, ACTIVATION_INT8_32)
+#if HAS_DOT
+DEFINE_MULTIPLY(q8_0, FORMAT_Q8_0, ACTIVATION_INT8_32)
+DEFINE_MULTIPLY(iq4_xs, FORMAT_IQ4_XS, ACTIVATION_INT8_256)
+#define multiply_tokens_iq4_nl multiply_tokens_q8_0
+#else
+DEFINE_MULTIPLY(words_32, FORMAT_Q8_0, ACTIVATION_INT16_32)
+#define multiply_tokens_q8_0    multiply_tokens_words_32
+#define multiply_tokens_iq4_nl  multiply_tokens_words_32
+#define multiply_tokens_iq4_xs  multiply_tokens_words_256
+#endif
+#define multiply_tokens_iq1_s   multiply_tokens_words_256
+#define multiply_tokens_iq1_m   multiply_tokens_words_256
+#define multiply_tokens_iq2_xxs multiply_tokens_words_256
+#define multiply_tokens_iq2_xs  multiply_tokens_words_256
+#define multiply_tokens_iq2_s   multiply_tokens_words_256
+#define multiply_tokens_iq3_xxs multiply_tokens_words_256
+#define multiply_tokens_iq3_s   multiply_tokens_words_256
+#define multiply_tokens_tq1_0   multiply_tokens_words_256
+
+/* ROWS rows (n of them there, the last one again for the others) with at most CHUNK_TOKENS tokens. */
+FORCE_INLINE void multiply_rows(enum tensor_format f, enum family family, decode_fn decode,
+                                multiply_tokens_fn multiply, const int elements, const int bytes, float *out,
+                                uint64_t out_stride, const struct activations *x, uint64_t n_tokens,
+                                const uint8_t *rows, uint64_t row_bytes, uint64_t n, uint64_t n_columns,
+                                struct panel_scratch *scratch)
+{
+    const uint8_t *blocks[ROWS];
+    for (uint64_t r = 0; r < ROWS; r++) blocks[r] = rows + (r < n ? r : n - 1) * row_bytes;
+    memset(scratch->acc, 0, (n_tokens + 1) * sizeof scratch->acc[0]);
+    for (uint64_t k = 0; k < n_columns; k += STEP) {
+        int n_units = n_columns - k < STEP ? (int)(n_columns - k) / UNIT : UNITS;
+        decode_tile(f, family, decode, elements, bytes, &scratch->tile, blocks, n_units);
+        multiply(scratch->acc, &scratch->tile, x, n_tokens, k, n_units, blocks,
+                 (uint64_t)bytes * STEP / (uint64_t)elements);
+    }
+    for (uint64_t t = 0; t < n_tokens; t++) memcpy(out + t * out_stride, scratch->acc[t], n * sizeof *out);
+}
+
+FORCE_INLINE void panel(enum tensor_format f, enum activation_kind kind, decode_fn decode, multiply_tokens_fn multiply,
+                        const int elements, const int bytes, float *out, uint64_t out_stride, const void *const *x,
+                        uint64_t n_tokens, const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows,
+                        uint64_t n_columns, void *scratch)
+{
+    for (uint64_t t = 0; t < n_tokens; t += CHUNK_TOKENS) {
+        uint64_t n = n_tokens - t < CHUNK_TOKENS ? n_tokens - t : CHUNK_TOKENS;
+        struct activations tokens[CHUNK_TOKENS + 1];
+        for (uint64_t i = 0; i <= n; i++) tokens[i] = activations_at(kind, x[t + (i < n ? i : n - 1)], n_columns);
+        for (uint64_t r = 0; r < n_rows; r += ROWS)
+            multiply_rows(f, family_of(kind), decode, multiply, elements, bytes, out + t * out_stride + r, out_stride,
+                          tokens, n, rows + r * row_bytes, row_bytes, n_rows - r < ROWS ? n_rows - r : ROWS, n_columns,
+                          scratch);
+    }
+}
+
+#define DEFINE_PANEL(name, format, kind, elements, bytes)                                                              \
+    static void panel_##name(float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens,                 \
+                             const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns, void *scratch) \
+    {                                                                                                                  \
+        panel(format, level_kind(format, kind), afmoe__decode_##name, multiply_tokens_##name, elements, bytes, out,    \
+              out_stride, x, n_tokens, rows, row_bytes, n_rows, n_columns, scratch);                                   \
+    }
+
+FOR_EACH_WHOLE_FORMAT(DEFINE_PANEL)
+
+#define SET_WHOLE(name, format, kind, elements, bytes)                                                                 \
+    k->product[PRECISION_FAST][format] =                                                                               \
+        (struct product_kernels){.activation = level_kind(format, kind),                                               \
+                                 .one_token = one_token_##name,                                                        \
+                                 .panel = panel_##name,                                                                \
+                                 .panel_scratch_bytes = panel_scratch_bytes};
+
+static void set_whole_products(struct kernels *k)
+{
+    FOR_EACH_WHOLE_FORMAT(SET_WHOLE)
+}
+
+#endif
