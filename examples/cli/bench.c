@@ -84,12 +84,14 @@ static bool parse_list(struct list *out, const char *option, const char *text, u
         good = take_range(&p, out);
     }
     if (!good || *p) {
-        complain("--%s takes at most %d numbers as 1,2 or 1-4 or 0-8+2 or 1-8*2, not '%s'", option, MAX_LIST, text);
+        complain("%s takes at most %d numbers as 1,2 or 1-4 or 0-8+2 or 1-8*2, not '%s'", option_as_typed(option),
+                 MAX_LIST, text);
         return false;
     }
     for (unsigned i = 0; i < out->n; i++)
         if (out->values[i] < min || out->values[i] > max) {
-            complain("--%s has %" PRIu64 ", must be %" PRIu64 "..%" PRIu64, option, out->values[i], min, max);
+            complain("%s has %" PRIu64 ", must be %" PRIu64 "..%" PRIu64, option_as_typed(option), out->values[i], min,
+                     max);
             return false;
         }
     return true;
@@ -118,7 +120,7 @@ static bool parse_form(enum bench_form *out, const char *word)
             *out = (enum bench_form)i;
             return true;
         }
-    complain("--output takes md, csv or json, not '%s'", word);
+    complain("%s takes md, csv or json, not '%s'", option_as_typed("output"), word);
     return false;
 }
 
@@ -137,7 +139,8 @@ static bool parse(struct bench *b, const struct settings *s)
         return false;
     b->n_repetitions = s->repetitions == UINT64_MAX ? 5 : s->repetitions;
     if (b->n_repetitions < 1 || b->n_repetitions > MAX_REPETITIONS) {
-        complain("--repetitions is %" PRIu64 ", must be 1..%d", b->n_repetitions, MAX_REPETITIONS);
+        complain("%s is %" PRIu64 ", must be 1..%d", option_as_typed("repetitions"), b->n_repetitions,
+                 MAX_REPETITIONS);
         return false;
     }
     unsigned n_threads = b->threads.n ? b->threads.n : 1;
@@ -286,6 +289,11 @@ static int make_context(struct bench *b, uint64_t longest, int32_t n_threads)
     if (!context_options(b->settings, &options)) return EXIT_USAGE;
     options.n_threads = n_threads;
     options.max_tokens = largest(&b->depths) + longest;
+    if (options.max_tokens > b->info.max_positions) {
+        complain("-d and -p or -n make timelines of %" PRIu64 " tokens, the model reads at most %" PRIu64,
+                 options.max_tokens, b->info.max_positions);
+        return EXIT_USAGE;
+    }
     options.rewind_tokens = longest; /* going back to the depth is free */
     if (b->settings->batch != UINT64_MAX)
         options.chunk_tokens = b->settings->batch < UINT32_MAX ? (uint32_t)b->settings->batch : UINT32_MAX;

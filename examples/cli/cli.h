@@ -54,6 +54,10 @@ struct settings {
 /* EXIT_OK, or EXIT_USAGE after a message. argv[0] is the command's name. */
 int settings_parse(struct settings *settings, enum command command, int argc, char **argv);
 void help_print(enum command command);
+/* The option with this long name as the command line has it: "-t" or "--threads". */
+const char *option_as_typed(const char *name);
+/* A message of the library with the options' names in place of its own for what they set; good until the next call. */
+const char *in_options(const afmoe_error *error);
 
 /* A whole text as a number; false when it is none. */
 bool parse_number(const char *text, uint64_t *out);
@@ -62,7 +66,8 @@ bool parse_real(const char *text, float *out);
 /* ---- Input, output, messages: cli_io.c ---- */
 
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Tell a failure of the library; its exit code: EXIT_USAGE for INVALID, an option out of its range. */
+/* Tell a failure of the library in the words of the command line; its exit code: EXIT_USAGE for INVALID, an option out
+ * of its range. */
 int complain_error(const afmoe_error *error);
 
 struct buffer {
@@ -79,6 +84,9 @@ bool read_all(struct buffer *out, const char *path);
 /* Standard output; false after a message. A reader that went away (EPIPE) is no message. */
 bool write_out(const char *bytes, size_t n);
 bool flush_out(void);
+
+/* `left`, and from column `indent` on `text` in lines as wide as the terminal; cli_wrap.c. */
+void print_entry(FILE *out, const char *left, size_t indent, const char *text);
 
 /* A bar on standard error if that is a terminal. Same signature as afmoe_progress_fn; user_data: the label. */
 int32_t show_progress(void *user_data, uint64_t done, uint64_t total);

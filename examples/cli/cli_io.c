@@ -25,7 +25,7 @@ void complain(const char *format, ...)
 
 int complain_error(const afmoe_error *error)
 {
-    complain("%s", error->message);
+    complain("%s", in_options(error));
     return error->code == AFMOE_INVALID ? EXIT_USAGE : EXIT_FAILED;
 }
 

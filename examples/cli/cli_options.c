@@ -19,6 +19,7 @@ struct row {
     enum kind kind;
     size_t offset;
     const char *argument, *help;
+    const char *field; /* what the library's messages call it, where that is another word */
 };
 
 #define AT(field) offsetof(struct settings, field)
@@ -41,18 +42,22 @@ static const struct row rows[] = {
     {ANSWER, 0, "sys", WORD, AT(system), "TEXT", "system message (-sys works too)"},
     {RUN, 0, "raw", FLAG, AT(raw), NULL, "continue the text as it is, without the ChatML template"},
     {ANSWER, 'n', "predict", COUNT, AT(n_predict), "N", "most tokens to generate; default: until something stops"},
-    {ANSWER, 'r', "stop", STOP, 0, "TEXT", "stop before this text; up to 64 times"},
+    {ANSWER, 'r', "stop", STOP, 0, "TEXT", "stop before this text; up to 64 times", "stop_strings"},
     {ANSWER, 0, "ignore-eos", FLAG, AT(ignore_eos), NULL, "do not stop where the model ends its turn"},
     {ANSWER | SYNTH, 's', "seed", SEED, AT(seed), "N", "of all that is random; default 0"},
-    {ANSWER, 0, "temp", REAL, AT(temperature), "X", "temperature, 0..100; 0: the most likely token"},
-    {ANSWER, 0, "top-k", COUNT, AT(top_k), "K", "keep the K most likely tokens, 1..2^32"},
-    {ANSWER, 0, "top-p", REAL, AT(top_p), "P", "keep the most likely tokens up to this probability, 0..1"},
-    {ANSWER, 0, "min-p", REAL, AT(min_p), "P", "drop tokens below P times the best, 0..1"},
-    {ANSWER, 0, "repeat-penalty", REAL, AT(repeat_penalty), "X", "for tokens of prompt and answer, 0.01..100; 1: off"},
-    {ANSWER, 0, "presence-penalty", REAL, AT(presence_penalty), "X", "for tokens generated already, -100..100"},
-    {ANSWER, 0, "frequency-penalty", REAL, AT(frequency_penalty), "X", "for every time they were, -100..100"},
-    {ANSWER, 'c', "ctx-size", COUNT, AT(context), "N", "longest timeline in tokens; default 4096, or the model's most"},
-    {EVAL, 'w', "window", COUNT, AT(window), "N", "tokens of one window; default 256"},
+    {ANSWER, 0, "temp", REAL, AT(temperature), "X", "temperature, 0..100; 0: the most likely token", "temperature"},
+    {ANSWER, 0, "top-k", COUNT, AT(top_k), "K", "keep the K most likely tokens, 1..2^32", "top_k"},
+    {ANSWER, 0, "top-p", REAL, AT(top_p), "P", "keep the most likely tokens up to this probability, 0..1", "top_p"},
+    {ANSWER, 0, "min-p", REAL, AT(min_p), "P", "drop tokens below P times the best, 0..1", "min_p"},
+    {ANSWER, 0, "repeat-penalty", REAL, AT(repeat_penalty), "X", "for tokens of prompt and answer, 0.01..100; 1: off",
+     "repetition_penalty"},
+    {ANSWER, 0, "presence-penalty", REAL, AT(presence_penalty), "X", "for tokens generated already, -100..100",
+     "presence_penalty"},
+    {ANSWER, 0, "frequency-penalty", REAL, AT(frequency_penalty), "X", "for every time they were, -100..100",
+     "frequency_penalty"},
+    {ANSWER, 'c', "ctx-size", COUNT, AT(context), "N", "longest timeline in tokens; default 4096, or the model's most",
+     "max_tokens"},
+    {EVAL, 'w', "window", COUNT, AT(window), "N", "tokens of one window; default 256", "max_tokens"},
     {EVAL, 0, "chunks", COUNT, AT(chunks), "N", "most windows to score; default: all"},
     {EVAL, 0, "save-base", WORD, AT(save_base), "FILE", "write all log-probabilities to FILE, for --base"},
     {EVAL, 0, "base", WORD, AT(base), "FILE", "print the divergence from the model that wrote FILE"},
@@ -60,8 +65,8 @@ static const struct row rows[] = {
     {BENCH, 'n', "n-gen", WORD, AT(gen_lengths), "LIST", "tokens to decode; default 128"},
     {BENCH, 'd', "n-depth", WORD, AT(depths), "LIST", "tokens there before; default 0"},
     {BENCH, 0, "sessions", WORD, AT(session_counts), "LIST", "sessions that decode by turns; default 1"},
-    {BENCH, 't', "threads", WORD, AT(thread_counts), "LIST", "1..256; default: one for each usable core"},
-    {BENCH, 'b', "batch-size", COUNT, AT(batch), "N", "tokens computed together, 1..4096; default 256"},
+    {BENCH, 't', "threads", WORD, AT(thread_counts), "LIST", "1..256; default: one for each usable core", "n_threads"},
+    {BENCH, 'b', "batch-size", COUNT, AT(batch), "N", "tokens computed together, 1..4096; default 256", "chunk_tokens"},
     {BENCH, 'r', "repetitions", COUNT, AT(repetitions), "N", "measured after one that is not; 1..1000, default 5"},
     {BENCH, 'o', "output", WORD, AT(output), "FORM", "md (default), csv or json"},
     {SYNTH, 0, "shape", WORD, AT(shape), "NAME", "nano (default), mini, large or pico"},
@@ -70,11 +75,11 @@ static const struct row rows[] = {
     {SYNTH, 'f', "format", WORD, AT(format), "NAME", "q8_0 (default of gguf), bf16 (of safetensors), q4_k_m, .."},
     {SYNTH, 0, "container", WORD, AT(container), "NAME", "gguf (default) or safetensors, then OUT is a new folder"},
     {SYNTH, 0, "shard-mb", COUNT, AT(shard_mb), "N", "most MB of a safetensors file, 1..1000000; default 5000"},
-    {COMPUTE, 't', "threads", COUNT, AT(threads), "N", "1..256; default: one for each usable core"},
+    {COMPUTE, 't', "threads", COUNT, AT(threads), "N", "1..256; default: one for each usable core", "n_threads"},
     {COMPUTE | BENCH, 0, "precision", WORD, AT(precision), "NAME", "fast (default) or exact"},
     {COMPUTE | BENCH, 0, "cells", WORD, AT(cells), "TYPE", "keys and values as f32, f16 or bf16; default: by precision"},
     {COMPUTE | BENCH, 0, "cpu", WORD, AT(cpu), "LEVEL",
-     "highest CPU level used, e.g. c, avx2; default: what there is"},
+     "highest CPU level used, e.g. c, avx2; default: what there is", "cpu_level"},
     {TOKENIZE, 0, "jsonl", FLAG, AT(jsonl), NULL, "lines {\"text\": ..} in, {\"ids\": [..], \"decoded\": ..} out"},
     {INSPECT, 0, "tensors", FLAG, AT(tensors), NULL, "list every tensor"},
     {EVAL | INSPECT, 0, "json", FLAG, AT(json), NULL, "print one JSON object"},
@@ -88,25 +93,25 @@ static const struct {
     enum command command;
     const char *name, *arguments, *what;
 } commands[] = {
-    {COMMAND_RUN, "run", "[PROMPT..]", "Answer a prompt, as it is made.\n"
+    {COMMAND_RUN, "run", " [PROMPT..]", "Answer a prompt, as it is made.\n"
      "Defaults of sampling are those the checkpoint recommends. Ctrl-C stops the answer, a second one the program."},
-    {COMMAND_TOKENIZE, "tokenize", "[TEXT]", "Print the token ids of a text (else of standard input).\n"
+    {COMMAND_TOKENIZE, "tokenize", " [TEXT]", "Print the token ids of a text (else of standard input).\n"
      "The model may also be a tokenizer.json. Special tokens are recognised, nothing is added."},
-    {COMMAND_EVAL, "eval", "FILE", "Measure the perplexity of a text.\n"
+    {COMMAND_EVAL, "eval", " FILE", "Measure the perplexity of a text.\n"
      "Windows do not overlap, their first token is not scored, a remainder is dropped."},
     {COMMAND_CHAT, "chat", "",
      "Talk, each answer knowing what was said. A line is a message; /help lists commands.\n"
      "Ctrl-C stops the answer only and keeps what was said. Lines may also come through a pipe."},
-    {COMMAND_INSPECT, "inspect", "[FILE_OR_FOLDER]",
+    {COMMAND_INSPECT, "inspect", " [FILE_OR_FOLDER]",
      "Tell what a checkpoint holds, and whether this version can run it.\n"
      "Where it cannot, the exit code is 1 and the reason is told; what can be read is printed all the same."},
     {COMMAND_BENCH, "bench", "",
      "Measure tokens a second, beside what the machine reads and multiplies in the same minute.\n"
-     "A LIST is 512,1024 or a range: 1-4, 0-4096+1024, 1-8*2. -p 0 or -n 0 leaves such rows out. Tokens are random,\n"
+     "A LIST is 512,1024 or a range: 1-4, 0-4096+1024, 1-8*2. -p 0 or -n 0 leaves such rows out. Tokens are random, "
      "none are sampled. With S sessions each appends one token by turns; their rate is that of all together."},
-    {COMMAND_SYNTH, "synth", "OUT",
+    {COMMAND_SYNTH, "synth", " OUT",
      "Write a model of random weights with the shape of a real one, to measure speed without a download.\n"
-     "q4_k_m and q5_k_m mix as llama.cpp does: Q6_K for the output, and for attn_v and ffn_down of every layer in the\n"
+     "q4_k_m and q5_k_m mix as llama.cpp does: Q6_K for the output, and for attn_v and ffn_down of every layer in the "
      "first and last eighth and of every third between. safetensors: f32, f16, bf16; without tokenizer.json."},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
@@ -118,23 +123,76 @@ static const char *command_name(enum command command)
     return "";
 }
 
+enum { HELP_INDENT = 31 };
+
 static void print_row(const struct row *row)
 {
     char left[64];
     snprintf(left, sizeof left, "  %c%c%s --%s%s%s", row->letter ? '-' : ' ', row->letter ? row->letter : ' ',
              row->letter ? "," : " ", row->name, row->argument ? " " : "", row->argument ? row->argument : "");
-    printf("%-30s %s\n", left, row->help);
+    print_entry(stdout, left, HELP_INDENT, row->help);
 }
 
 void help_print(enum command command)
 {
-    for (int i = 0; i < N_COMMANDS; i++)
-        if (commands[i].command == command)
-            printf("usage: afmoe %s [OPTION..] %s\n\n%s\n\n", commands[i].name, commands[i].arguments,
-                   commands[i].what);
+    for (int i = 0; i < N_COMMANDS; i++) {
+        if (commands[i].command != command) continue;
+        printf("usage: afmoe %s [OPTION..]%s\n\n", commands[i].name, commands[i].arguments);
+        print_entry(stdout, "", 0, commands[i].what);
+        printf("\n");
+    }
     for (int i = 0; i < N_ROWS; i++)
         if (rows[i].commands & command) print_row(&rows[i]);
 }
+
+/* ---- What messages call an option ---- */
+
+static enum command parsed_command;
+static bool is_by_name[N_ROWS]; /* and not by its letter */
+
+static const char *row_as_typed(int i)
+{
+    static char text[32];
+    if (rows[i].letter && !is_by_name[i]) snprintf(text, sizeof text, "-%c", rows[i].letter);
+    else snprintf(text, sizeof text, "--%s", rows[i].name);
+    return text;
+}
+
+const char *option_as_typed(const char *name)
+{
+    int i = 0;
+    while (!(rows[i].commands & parsed_command) || strcmp(rows[i].name, name) != 0) i++;
+    return row_as_typed(i);
+}
+
+/* The row that sets the field with these n letters; -1: none. */
+static int row_of_field(const char *field, size_t n)
+{
+    for (int i = 0; i < N_ROWS; i++)
+        if ((rows[i].commands & parsed_command) && rows[i].field && strlen(rows[i].field) == n &&
+            strncmp(rows[i].field, field, n) == 0)
+            return i;
+    return -1;
+}
+
+const char *in_options(const afmoe_error *error)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz_";
+    static char text[2 * sizeof error->message];
+    size_t used = 0;
+    /* Other failures are of files, whose own words may be the same. */
+    if (error->code != AFMOE_INVALID && error->code != AFMOE_UNSUPPORTED) return error->message;
+    for (const char *at = error->message; *at && used < sizeof text;) {
+        size_t n = strspn(at, letters);
+        int row = n ? row_of_field(at, n) : -1;
+        if (row >= 0) used += (size_t)snprintf(text + used, sizeof text - used, "%s", row_as_typed(row));
+        else used += (size_t)snprintf(text + used, sizeof text - used, "%.*s", n ? (int)n : 1, at);
+        at += n ? n : 1;
+    }
+    return text;
+}
+
+/* ---- Parsing ---- */
 
 static void set_defaults(struct settings *s, enum command command)
 {
@@ -194,6 +252,7 @@ int settings_parse(struct settings *s, enum command command, int argc, char **ar
     struct option options[N_ROWS + 1] = {0};
     char letters[2 * N_ROWS + 2] = ":";
     set_defaults(s, command);
+    parsed_command = command;
     int n = 0;
     for (int i = 0; i < N_ROWS; i++) {
         if (!(rows[i].commands & command)) continue;
@@ -217,8 +276,9 @@ int settings_parse(struct settings *s, enum command command, int argc, char **ar
         int i = found - 256;
         if (found < 256)
             for (i = 0; rows[i].letter != found || !(rows[i].commands & command);) i++;
+        is_by_name[i] = found >= 256;
         if (!set(s, &rows[i], optarg)) {
-            complain("--%s takes %s, not '%s'", rows[i].name, kind_words[rows[i].kind], optarg);
+            complain("%s takes %s, not '%s'", row_as_typed(i), kind_words[rows[i].kind], optarg);
             return EXIT_USAGE;
         }
     }

@@ -194,7 +194,7 @@ int command_eval(const struct settings *settings)
         return EXIT_USAGE;
     }
     if (settings->window < 2) {
-        complain("--window is %" PRIu64 ", must be 2 or more", settings->window);
+        complain("%s is %" PRIu64 ", must be 2 or more", option_as_typed("window"), settings->window);
         return EXIT_USAGE;
     }
     if (settings->chunks == 0) {

@@ -25,8 +25,13 @@ enum { N_COMMANDS = sizeof commands / sizeof *commands };
 static void print_help(FILE *out)
 {
     fputs("usage: afmoe COMMAND [OPTION..] [ARGUMENT..]\n\n", out);
-    for (int i = 0; i < N_COMMANDS; i++) fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].what);
-    fputs("\nafmoe COMMAND --help lists the options; afmoe --version prints the version.\n", out);
+    for (int i = 0; i < N_COMMANDS; i++) {
+        char left[16];
+        snprintf(left, sizeof left, "  %s", commands[i].name);
+        print_entry(out, left, 13, commands[i].what);
+    }
+    fputc('\n', out);
+    print_entry(out, "", 0, "afmoe COMMAND --help lists the options; afmoe --version prints the version.");
 }
 
 /* A standard stream that the caller closed must not become the model's file. What takes its place fails on use. */

@@ -118,7 +118,7 @@ const struct format *format_find(const char *name)
     size_t n = 0;
     for (int i = 0; i < N_FORMATS; i++)
         n += (size_t)snprintf(list + n, sizeof list - n, " %s", formats[i].name);
-    complain("--format '%s' is not one of%s", name, list);
+    complain("%s '%s' is not one of%s", option_as_typed("format"), name, list);
     return NULL;
 }
 

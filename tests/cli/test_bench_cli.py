@@ -333,7 +333,7 @@ class Bench(Case):
         self.assertEqual(prompts("1-8*2"), [1, 2, 4, 8])
         for text in ("", "a", "1,", ",1", "3-1", "1-4+0", "1-4*1", "0-4*2", "-1", "1-", "1-2+", "1.5", "1-65", " 1",
                      "99999999999999999999"):
-            self.fails(2, ["bench", "-m", self.pico, "-p", text], "--n-prompt")
+            self.fails(2, ["bench", "-m", self.pico, "-p", text], "-p takes")
 
     def test_matrices_of_many_widths(self):
         """The widest matrix of Mini is not the one whose panel needs most scratch; a sanitizer sees what is missing."""
@@ -346,9 +346,9 @@ class Bench(Case):
         for arguments, words in (
             (["x"], ["'x'"]), (["-p", "0", "-n", "0"], ["nothing"]), (["-r", "0"], ["1..1000"]),
             (["-r", "1001"], ["1..1000"]), (["-o", "xml"], ["xml", "csv"]), (["-t", "0"], ["1..256"]),
-            (["-t", "257"], ["1..256"]), (["--sessions", "0"], ["1..256"]), (["-p", "9999"], ["max_tokens"]),
-            (["-p", "4", "-b", "0"], ["chunk_tokens"]), (["-p", "4", "-b", "5000"], ["chunk_tokens"]),
-            (["--cells", "f12"], ["f12"]),
+            (["-t", "257"], ["1..256"]), (["--sessions", "0"], ["1..256"]), (["-p", "9999"], ["-p", "9999", "2048"]),
+            (["-p", "4", "-b", "0"], ["-b is 0"]), (["-p", "4", "--batch-size", "5000"], ["--batch-size is 5000"]),
+            (["--threads", "0"], ["--threads has 0"]), (["--cells", "f12"], ["f12"]),
         ):
             self.fails(2, ["bench", "-q", "-m", self.pico, *arguments], *words)
         self.fails(1, ["bench", "-m", "/nonexistent"], "/nonexistent")

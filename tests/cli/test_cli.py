@@ -23,6 +23,21 @@ class Manners(Case):
             self.assertTrue(self.good(result).startswith(b"usage: afmoe "), arguments)
             self.assertEqual(result.stderr, b"")
 
+    def test_help_is_as_wide_as_asked(self):
+        commands = re.findall(r"(?m)^  (\w+) ", self.good(run("--help", model=False)).decode())
+        self.assertGreater(len(commands), 5)
+        for columns in (20, 40, 80, 200):
+            env = {**clean_environment(), "COLUMNS": str(columns)}
+            for command in ([], *([name] for name in commands)):
+                text = self.good(run(*command, "--help", model=False, env=env)).decode()
+                lines = text.splitlines()
+                self.assertEqual([line for line in lines if line != line.rstrip()], [])
+                # Only what cannot be broken is wider: a word, an option with its argument, a line of usage.
+                wide = [line for line in lines if len(line) > columns and len(line.split()) > 4]
+                self.assertLessEqual(len(wide), 1 if columns < 80 else 0, wide)
+                narrow = run(*command, "--help", model=False, env={**env, "COLUMNS": "80"}).stdout.decode()
+                self.assertEqual(text.split(), narrow.split())  # every word is there at any width
+
     def test_no_command(self):
         result = subprocess.run([AFMOE], capture_output=True)
         self.assertEqual((result.returncode, result.stdout), (2, b""))
@@ -33,11 +48,12 @@ class Manners(Case):
         for arguments, words in (
             (["--nope", "x"], ["--nope"]), (["-n"], ["-n", "argument"]), (["--temp", "warm", "x"], ["--temp", "warm"]),
             (["--temp", "", "x"], ["--temp"]), (["--temp", "nan", "x"], ["--temp", "nan"]),
-            (["-n", "-5", "x"], ["-5"]), (["-n", "1x", "x"], ["1x"]), (["-s", "-1", "x"], ["--seed"]),
+            (["-n", "-5", "x"], ["-5"]), (["-n", "1x", "x"], ["1x"]), (["-s", "-1", "x"], ["-s takes"]),
+            (["--seed", "-1", "x"], ["--seed takes"]),
             (["-n", "99999999999999999999", "x"], ["99999999999999999999"]),
             (["--cells", "f12", "x"], ["f12", "bf16"]), (["--cpu", "z80", "x"], ["z80"]),
             (["-p", "x", "y"], ["twice"]), (["--raw", "--sys", "x", "y"], ["template"]),
-            (["-r", ""], ["stop_strings[0]", "empty"]),
+            (["-r", ""], ["-r[0]", "empty"]),
         ):
             self.fails(run("run", "-q", *arguments, stdin=b"hi"), 2, *words)
         self.fails(run("run", "-q", *(["-r", "x"] * 65), "y"), 2, "64")
@@ -54,10 +70,14 @@ class Manners(Case):
             ("--repeat-penalty", "0", "0.01..100"),
             ("--presence-penalty", "101", "-100..100"), ("--frequency-penalty", "-101", "-100..100"),
             ("-t", "0", "1..256"), ("-t", "257", "1..256"), ("-t", "99999999999", "1..256"), ("-c", "0", "1.."),
-            ("-c", "9999999", "2048"),
+            ("-c", "9999999", "2048"), ("--threads", "0", "1..256"), ("--ctx-size", "0", "1.."), ("--stop", "", "[0]"),
         ):
             result = run("run", "-q", option, value, "hi")
             self.fails(result, 2, word)
+            # The option's name and not the library's.
+            self.assertRegex(result.stderr.decode(), rf"^afmoe: {option}\b")
+            self.assertNotIn(b"_", result.stderr)
+        self.fails(run("eval", "-w", "2049", "-", stdin=b"fox " * 2100), 2, "-w is 2049", "1..2048")
 
     def test_no_model(self):
         # An installed demo model is found without -m; then there is nothing to see here.
