@@ -46,6 +46,7 @@ struct settings {
     uint64_t chunks;
     /* synth */
     const char *shape, *format, *container;
+    bool force;
     uint64_t layers, vocab, shard_mb;
     char **arguments; /* what is left of the command line */
     int n_arguments;
@@ -102,6 +103,8 @@ struct out_file {
     bool failed;      /* and told; what follows does nothing and is false */
 };
 
+/* Is there a file that writing to this path would replace? */
+bool replaces_file(const char *path);
 bool out_open(struct out_file *file, const char *path);
 bool out_write(struct out_file *file, const void *bytes, size_t n);
 bool out_print(struct out_file *file, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -23,6 +23,12 @@ static bool is_regular_or_new(const char *path)
     return stat(path, &status) != 0 || S_ISREG(status.st_mode);
 }
 
+bool replaces_file(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
+}
+
 bool out_open(struct out_file *file, const char *path)
 {
     *file = (struct out_file){.path = path};

@@ -74,6 +74,7 @@ static const struct row rows[] = {
     {SYNTH, 0, "vocab", COUNT, AT(vocab), "N", "rows of the vocabulary, 512..1000000; default: the shape's"},
     {SYNTH, 'f', "format", WORD, AT(format), "NAME", "q8_0 (default of gguf), bf16 (of safetensors), q4_k_m, .."},
     {SYNTH, 0, "container", WORD, AT(container), "NAME", "gguf (default) or safetensors, then OUT is a new folder"},
+    {SYNTH, 0, "force", FLAG, AT(force), NULL, "write over a file that is there"},
     {SYNTH, 0, "shard-mb", COUNT, AT(shard_mb), "N", "most MB of a safetensors file, 1..1000000; default 5000"},
     {COMPUTE, 't', "threads", COUNT, AT(threads), "N", "1..256; default: one for each usable core", "n_threads"},
     {COMPUTE | BENCH, 0, "precision", WORD, AT(precision), "NAME", "fast (default) or exact"},

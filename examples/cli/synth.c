@@ -81,6 +81,11 @@ int command_synth(const struct settings *s)
     uint64_t shard_mb = s->shard_mb == UINT64_MAX ? 5000 : s->shard_mb;
     if (!within("shard-mb", shard_mb, 1, 1000000)) return EXIT_USAGE;
 
+    if (!hub && !s->force && replaces_file(s->arguments[0])) {
+        complain("%s exists; --force writes over it", s->arguments[0]);
+        return EXIT_FAILED;
+    }
+
     struct plan plan = {0};
     struct filler filler = {0};
     int code = EXIT_FAILED;

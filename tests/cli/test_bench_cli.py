@@ -14,7 +14,8 @@ import sys
 import tempfile
 import unittest
 
-AFMOE, MODEL = sys.argv[1:3]
+from command import AFMOE, Case, run
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 RUNNABLE = ("f32", "f16", "bf16", "q8_0")  # in every version; the rest where the build's features name them
 BLOCKS = {"f32": (1, 4), "f16": (1, 2), "bf16": (1, 2), "q8_0": (32, 34), "q4_0": (32, 18), "q4_1": (32, 20),
@@ -28,17 +29,14 @@ JSON_FIELDS = ("model_filename", "model_type", "model_size", "model_n_params", "
 MORE_FIELDS = ("build_version", "cpu_info", "cpu_level", "precision", "n_sessions", "read_gb_s", "dot_gflops")
 
 
-def run(*arguments, **options):
-    env = {k: v for k, v in os.environ.items() if k != "AFMOE_MODEL"}
-    return subprocess.run([AFMOE, *arguments], capture_output=True, timeout=600, env=env, **options)
+class Random(Case):
+    """With a small model that synth wrote."""
 
-
-class Case(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp(prefix="afmoe-bench-")
         cls.pico = os.path.join(cls.folder, "pico.gguf")
-        result = run("synth", "--shape", "pico", "-q", cls.pico)
+        result = run("synth", "--shape", "pico", "-q", cls.pico, model=False)
         assert result.returncode == 0, result.stderr
 
     @classmethod
@@ -48,19 +46,11 @@ class Case(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.folder, name)
 
-    def good(self, *arguments):
-        result = run(*arguments)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return result.stdout.decode()
+    def output(self, *arguments):
+        return self.good(run(*arguments, model=False)).decode()
 
-    def fails(self, code, arguments, *words):
-        result = run(*arguments)
-        self.assertEqual(result.returncode, code, (arguments, result.stdout, result.stderr))
-        self.assertEqual(result.stdout, b"")
-        self.assertTrue(result.stderr.startswith(b"afmoe: "), result.stderr)
-        self.assertEqual(result.stderr.count(b"\n"), 1, result.stderr)
-        for word in words:
-            self.assertIn(word.encode(), result.stderr)
+    def refused(self, code, arguments, *words):
+        self.fails(run(*arguments, model=False), code, *words)
 
 
 def read_gguf(path):
@@ -102,7 +92,7 @@ def read_gguf(path):
     return keys, tensors, (at + 31) // 32 * 32, len(data)
 
 
-class Synth(Case):
+class Synth(Random):
     def test_pico_is_whole(self):
         keys, tensors, begin, size = read_gguf(self.pico)
         self.assertEqual(keys["general.architecture"], "afmoe")
@@ -134,15 +124,15 @@ class Synth(Case):
 
     def test_text_goes_through(self):
         text = "Hello w\u00f6rld, 12 f\u00fcr\n\u4f60\u597d"
-        ids = [int(i) for i in self.good("tokenize", "-m", self.pico, text).split()]
+        ids = [int(i) for i in self.output("tokenize", "-m", self.pico, text).split()]
         self.assertTrue(all(32 <= i < 2112 - 192 for i in ids))
         self.assertLess(len(ids), len(text.encode()))  # some merges apply
-        self.assertTrue(self.good("run", "-m", self.pico, "-q", "-n", "4", "Hello"))
+        self.assertTrue(self.output("run", "-m", self.pico, "-q", "-n", "4", "Hello"))
 
     def test_same_seed_same_file(self):
         def content(*options):
             path = self.path("seed.gguf")
-            self.good("synth", "--shape", "pico", "--layers", "1", "--vocab", "512", *options, "-q", path)
+            self.output("synth", "--shape", "pico", "--layers", "1", "--vocab", "512", "--force", *options, "-q", path)
             with open(path, "rb") as file:
                 return file.read()
         self.assertEqual(content(), content("--seed", "0"))
@@ -150,9 +140,9 @@ class Synth(Case):
 
     def test_every_format_has_its_size(self):
         out = self.path("format.gguf")
-        features = self.good("--version").lower()
+        features = self.output("--version").lower()
         for name, (elements, n_bytes) in BLOCKS.items():
-            self.good("synth", "--shape", "pico", "--layers", "2", "--vocab", "512", "-f", name, "-q", out)
+            self.output("synth", "--shape", "pico", "--layers", "2", "--vocab", "512", "-f", name, "--force", "-q", out)
             keys, tensors, begin, size = read_gguf(out)
             q, embedding = tensors["blk.1.attn_q.weight"], tensors["token_embd.weight"]
             k = tensors["blk.1.attn_k.weight"]
@@ -162,20 +152,20 @@ class Synth(Case):
             if name in RUNNABLE or re.search(rf"\b{name}\b", features.split("formats:")[1]):
                 self.check_runs(out, name)
             else:
-                self.fails(1, ["bench", "-m", out, "-p", "1"], name.upper())
+                self.refused(1, ["bench", "-m", out, "-p", "1"], name.upper())
 
     def check_runs(self, model, name):
         """Logits are finite, and neither constant nor far from those of a random guess (ln 512 = 6.24 nats)."""
         text = self.path("text.txt")
         with open(text, "w", encoding="utf-8") as file:
             file.write("the quick brown fox jumps over the lazy dog " * 8)
-        out = json.loads(self.good("eval", "-m", model, "-q", "--json", "-w", "64", text))
+        out = json.loads(self.output("eval", "-m", model, "-q", "--json", "-w", "64", text))
         self.assertTrue(3 < out["mean_nll"] < 12, (name, out))
         self.assertGreater(abs(out["mean_nll"] - math.log(512)), 1e-6, name)
 
     def test_mixes_are_llama_cpps(self):
         for name, base in (("q4_k_m", 12), ("q5_k_m", 13)):
-            self.good("synth", "--shape", "pico", "-f", name, "-q", self.path("mix.gguf"))
+            self.output("synth", "--shape", "pico", "-f", name, "--force", "-q", self.path("mix.gguf"))
             keys, tensors, _, _ = read_gguf(self.path("mix.gguf"))
             better = {n for n, t in tensors.items() if t[1] == 14}
             # Of 4 layers: none in the first eighth, 3 in the last, and 2, the third of three.
@@ -186,7 +176,7 @@ class Synth(Case):
             self.assertEqual(keys["general.file_type"], {"q4_k_m": 15, "q5_k_m": 17}[name])
 
     def test_layers(self):
-        self.good("synth", "--shape", "pico", "--layers", "1", "-q", self.path("one.gguf"))
+        self.output("synth", "--shape", "pico", "--layers", "1", "-q", self.path("one.gguf"))
         keys, tensors, _, _ = read_gguf(self.path("one.gguf"))
         self.assertEqual((keys["afmoe.block_count"], keys["afmoe.leading_dense_block_count"]), (1, 0))
         self.assertIn("blk.0.ffn_up_exps.weight", tensors)
@@ -194,7 +184,7 @@ class Synth(Case):
     def test_safetensors(self):
         for name in ("f32", "f16", "bf16"):
             folder = self.path("hub-" + name)
-            self.good("synth", "--shape", "pico", "--container", "safetensors", "-f", name, "-q", folder)
+            self.output("synth", "--shape", "pico", "--container", "safetensors", "-f", name, "-q", folder)
             self.assertEqual(sorted(os.listdir(folder)), ["config.json", "model.safetensors"])
             with open(folder + "/config.json", encoding="utf-8") as file:
                 config = json.load(file)
@@ -207,12 +197,12 @@ class Synth(Case):
                              8 + n + max(t["data_offsets"][1] for k, t in header.items() if k != "__metadata__"))
             self.assertEqual(header["model.layers.3.mlp.experts.7.down_proj.weight"]["shape"], [256, 256])
             self.assertEqual(header["lm_head.weight"]["dtype"], name.upper())
-            self.good("bench", "-q", "-m", folder, "-p", "4", "-n", "0", "-r", "1", "-t", "1")
-            self.fails(1, ["synth", "--container", "safetensors", folder], folder, "exists")
+            self.output("bench", "-q", "-m", folder, "-p", "4", "-n", "0", "-r", "1", "-t", "1")
+            self.refused(1, ["synth", "--container", "safetensors", folder], folder, "exists")
 
     def test_shards(self):
         folder = self.path("shards")
-        self.good("synth", "--shape", "pico", "--container", "safetensors", "--shard-mb", "4", "-q", folder)
+        self.output("synth", "--shape", "pico", "--container", "safetensors", "--shard-mb", "4", "-q", folder)
         with open(folder + "/model.safetensors.index.json", encoding="utf-8") as file:
             index = json.load(file)
         names, total = {}, 0
@@ -227,7 +217,7 @@ class Synth(Case):
             self.assertLessEqual(size, 4000000)
             total += size
         self.assertEqual((index["weight_map"], index["metadata"]["total_size"]), (names, total))
-        self.good("bench", "-q", "-m", folder, "-p", "4", "-n", "0", "-r", "1", "-t", "1")
+        self.output("bench", "-q", "-m", folder, "-p", "4", "-n", "0", "-r", "1", "-t", "1")
 
     def test_wrong_use(self):
         out = self.path("never")
@@ -240,13 +230,23 @@ class Synth(Case):
             (["--shard-mb", "0", out], ["1..1000000"]),
             (["--container", "safetensors", "-f", "q8_0", out], ["q8_0", "GGUF"]), (["-m", "x", out], ["-m"]),
         ):
-            self.fails(2, ["synth", *arguments], *words)
+            self.refused(2, ["synth", *arguments], *words)
         self.assertFalse(os.path.exists(out))
 
+    def test_what_is_there_stays(self):
+        out = self.path("there.gguf")
+        with open(out, "w", encoding="utf-8") as file:
+            file.write("precious")
+        self.refused(1, ["synth", "--shape", "pico", out], out, "exists", "--force")
+        self.assertEqual(os.path.getsize(out), 8)
+        self.assertFalse(os.path.exists(out + ".part"))
+        self.output("synth", "--shape", "pico", "--layers", "1", "--vocab", "512", "--force", "-q", out)
+        self.assertEqual(read_gguf(out)[0]["general.architecture"], "afmoe")
+
     def test_full_disk(self):
-        self.fails(1, ["synth", "--shape", "pico", "/dev/full"], "/dev/full", "No space left")
+        self.refused(1, ["synth", "--shape", "pico", "/dev/full"], "/dev/full", "No space left")
         self.assertTrue(os.path.exists("/dev/full"))
-        self.fails(1, ["synth", "--shape", "pico", self.path("no/such/folder")], "No such file")
+        self.refused(1, ["synth", "--shape", "pico", self.path("no/such/folder")], "No such file")
 
     def test_nothing_stays_of_a_failure(self):
         """A limit on the size of files stands for the full disk."""
@@ -259,7 +259,7 @@ class Synth(Case):
         for options in ([], ["--container", "safetensors"],
                         ["--container", "safetensors", "--shard-mb", "1"]):
             out = self.path("cut")
-            result = run("synth", "--shape", "pico", *options, out, preexec_fn=limit)
+            result = run("synth", "--shape", "pico", *options, out, model=False, preexec_fn=limit)
             self.assertEqual((result.returncode, result.stdout), (1, b""))
             self.assertIn(b"File too large", result.stderr)
             self.assertFalse(os.path.exists(out), options)
@@ -272,8 +272,9 @@ class Synth(Case):
             print(f"left out: the files as the gguf package reads them ({error})")
             return
         for name in BLOCKS:
-            self.good("synth", "--shape", "pico", "--vocab", "512", "-f", name, "-q", self.path("peer.gguf"))
-            for tensor in gguf.GGUFReader(self.path("peer.gguf")).tensors:
+            path = self.path("peer.gguf")
+            self.output("synth", "--shape", "pico", "--vocab", "512", "-f", name, "--force", "-q", path)
+            for tensor in gguf.GGUFReader(path).tensors:
                 values = (gguf.quants.dequantize(tensor.data, tensor.tensor_type) if tensor.tensor_type > 1
                           else tensor.data.astype(numpy.float32))
                 mean = 1 if "norm" in tensor.name else 0
@@ -284,9 +285,9 @@ class Synth(Case):
                     self.assertLess(abs(values.std() / deviation - 1), 0.2, (name, tensor.name))
 
 
-class Bench(Case):
+class Bench(Random):
     def bench(self, form, *options):
-        return self.good("bench", "-q", "-m", self.pico, "-r", "2", "-o", form, *options)
+        return self.output("bench", "-q", "-m", self.pico, "-r", "2", "-o", form, *options)
 
     def test_json(self):
         rows = json.loads(self.bench("json", "-p", "3,8", "-n", "2", "-d", "0,5", "--sessions", "1-2", "-t", "1,2"))
@@ -325,7 +326,7 @@ class Bench(Case):
 
     def test_lists(self):
         def prompts(text):
-            rows = json.loads(self.good("bench", "-q", "-m", self.pico, "-r", "1", "-o", "json", "-n", "0", "-t", "1",
+            rows = json.loads(self.output("bench", "-q", "-m", self.pico, "-r", "1", "-o", "json", "-n", "0", "-t", "1",
                                         "-p", text))
             return [row["n_prompt"] for row in rows]
         self.assertEqual(prompts("1-3"), [1, 2, 3])
@@ -333,13 +334,13 @@ class Bench(Case):
         self.assertEqual(prompts("1-8*2"), [1, 2, 4, 8])
         for text in ("", "a", "1,", ",1", "3-1", "1-4+0", "1-4*1", "0-4*2", "-1", "1-", "1-2+", "1.5", "1-65", " 1",
                      "99999999999999999999"):
-            self.fails(2, ["bench", "-m", self.pico, "-p", text], "-p takes")
+            self.refused(2, ["bench", "-m", self.pico, "-p", text], "-p takes")
 
     def test_matrices_of_many_widths(self):
         """The widest matrix of Mini is not the one whose panel needs most scratch; a sanitizer sees what is missing."""
         model = self.path("mini.gguf")
-        self.good("synth", "--shape", "mini", "--layers", "2", "--vocab", "512", "-f", "q4_0", "-q", model)
-        self.good("bench", "-q", "-m", model, "-p", "8", "-n", "0", "-r", "1")
+        self.output("synth", "--shape", "mini", "--layers", "2", "--vocab", "512", "-f", "q4_0", "-q", model)
+        self.output("bench", "-q", "-m", model, "-p", "8", "-n", "0", "-r", "1")
         os.unlink(model)
 
     def test_wrong_use(self):
@@ -350,8 +351,8 @@ class Bench(Case):
             (["-p", "4", "-b", "0"], ["-b is 0"]), (["-p", "4", "--batch-size", "5000"], ["--batch-size is 5000"]),
             (["--threads", "0"], ["--threads has 0"]), (["--cells", "f12"], ["f12"]),
         ):
-            self.fails(2, ["bench", "-q", "-m", self.pico, *arguments], *words)
-        self.fails(1, ["bench", "-m", "/nonexistent"], "/nonexistent")
+            self.refused(2, ["bench", "-q", "-m", self.pico, *arguments], *words)
+        self.refused(1, ["bench", "-m", "/nonexistent"], "/nonexistent")
 
     def test_full_output(self):
         with open("/dev/full", "wb") as full:
@@ -400,7 +401,7 @@ class Bench(Case):
         self.assertIn("| pp4 @ d3 | 1 |", table)
 
 
-class EvalBase(Case):
+class EvalBase(Random):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -408,11 +409,13 @@ class EvalBase(Case):
         with open(cls.text, "w", encoding="utf-8") as file:
             file.write("a dog and a cat went over the hill, and then home again. " * 20)
         cls.base = os.path.join(cls.folder, "base")
-        result = run("eval", "-m", cls.pico, "-q", "-w", "32", "--chunks", "3", "--save-base", cls.base, cls.text)
+        result = run("eval", "-m", cls.pico, "-q", "-w", "32", "--chunks", "3", "--save-base", cls.base, cls.text,
+                     model=False)
         assert result.returncode == 0, result.stderr
 
     def eval(self, *options, model=None):
-        return json.loads(self.good("eval", "-m", model or self.pico, "-q", "--json", "-w", "32", *options, self.text))
+        out = self.output("eval", "-m", model or self.pico, "-q", "--json", "-w", "32", *options, self.text)
+        return json.loads(out)
 
     def test_file_is_as_documented(self):
         with open(self.base, "rb") as file:
@@ -422,7 +425,7 @@ class EvalBase(Case):
         self.assertEqual(len(data), 40 + 4 * 3 * 32 + 4 * 3 * 31 * 2112)
         ids = struct.unpack_from(f"<{3 * 32}i", data, 40)
         with open(self.text, encoding="utf-8") as file:
-            wanted = [int(i) for i in self.good("tokenize", "-m", self.pico, file.read()).split()]
+            wanted = [int(i) for i in self.output("tokenize", "-m", self.pico, file.read()).split()]
         self.assertEqual(list(ids), wanted[:96])
         at, nll = 40 + 4 * 96, 0.0
         for window in range(3):
@@ -438,16 +441,16 @@ class EvalBase(Case):
         plain = self.eval("--chunks", "3")
         self.assertEqual({k: out[k] for k in plain}, plain)
         self.assertEqual([out[k] for k in ("kl_mean", "kl_median", "kl_99", "kl_max", "same_top")], [0, 0, 0, 0, 1])
-        lines = self.good("eval", "-m", self.pico, "-q", "-w", "32", "--chunks", "3", "--base", self.base, self.text)
+        lines = self.output("eval", "-m", self.pico, "-q", "-w", "32", "--chunks", "3", "--base", self.base, self.text)
         self.assertEqual([line.split()[0] for line in lines.splitlines()[4:]],
                          ["kl_mean", "kl_median", "kl_99", "kl_max", "same_top"])
 
     def test_another_model(self):
         """The figures, computed again from two files."""
         other = self.path("other.gguf")
-        self.good("synth", "--shape", "pico", "--seed", "9", "-q", other)
+        self.output("synth", "--shape", "pico", "--seed", "9", "-q", other)
         out = self.eval("--chunks", "3", "--base", self.base, model=other)
-        self.good("eval", "-m", other, "-q", "-w", "32", "--chunks", "3", "--save-base", self.path("other"), self.text)
+        self.eval("--chunks", "3", "--save-base", self.path("other"), model=other)
         rows = []
         for path in (self.base, self.path("other")):
             with open(path, "rb") as file:
@@ -463,10 +466,10 @@ class EvalBase(Case):
     def test_pieces_of_a_window(self):
         """A vocabulary so large that logits of a window do not fit the buffer gives the same figures."""
         model = self.path("wide.gguf")
-        self.good("synth", "--shape", "pico", "--layers", "1", "--vocab", "200000", "-q", model)
+        self.output("synth", "--shape", "pico", "--layers", "1", "--vocab", "200000", "-q", model)
         options = ("-w", "100", "--chunks", "1")
         plain = self.eval(*options, model=model)
-        self.good("eval", "-m", model, "-q", *options, "--save-base", self.path("wide"), self.text)
+        self.output("eval", "-m", model, "-q", *options, "--save-base", self.path("wide"), self.text)
         out = self.eval(*options, "--base", self.path("wide"), model=model)
         self.assertEqual((out["mean_nll"], out["predicted"]), (plain["mean_nll"], 99))
         self.assertEqual((out["kl_max"], out["same_top"]), (0, 1))
@@ -477,11 +480,12 @@ class EvalBase(Case):
             (["-w", "16", "--chunks", "3"], ["window is 32", "16"]), (["-w", "32", "--chunks", "2"], ["windows is 3"]),
             (["-w", "32"], ["windows is 3"]),
         ):
-            self.fails(1, ["eval", "-m", self.pico, "-q", *options, "--base", self.base, self.text], self.base, *words)
+            arguments = ["eval", "-m", self.pico, "-q", *options, "--base", self.base, self.text]
+            self.refused(1, arguments, self.base, *words)
         other = self.path("other.txt")
         with open(self.text, encoding="utf-8") as file, open(other, "w", encoding="utf-8") as out:
             out.write("Z" + file.read())
-        self.fails(1, ["eval", "-m", self.pico, "-q", "-w", "32", "--chunks", "3", "--base", self.base, other],
+        self.refused(1, ["eval", "-m", self.pico, "-q", "-w", "32", "--chunks", "3", "--base", self.base, other],
                    self.base, "other tokens")
 
     def test_hostile_files(self):
@@ -504,18 +508,18 @@ class EvalBase(Case):
         for name, (content, word) in cases.items():
             with open(self.path("hostile"), "wb") as file:
                 file.write(content)
-            self.fails(1, ["eval", "-m", self.pico, "-q", "-w", "32", "--chunks", "3", "--base", self.path("hostile"),
+            self.refused(1, ["eval", "-m", self.pico, "-q", "-w", "32", "--chunks", "3", "--base", self.path("hostile"),
                            self.text], "hostile", word)
 
     def test_wrong_use(self):
-        self.fails(2, ["eval", "-m", self.pico, "--base", "a", "--save-base", "b", self.text], "exclude")
-        self.fails(2, ["eval", "-m", self.pico, "--chunks", "0", self.text], "chunks")
-        self.fails(1, ["eval", "-m", self.pico, "-q", "--base", "/nonexistent", self.text], "/nonexistent")
-        self.fails(1, ["eval", "-m", self.pico, "-q", "--base", self.folder, self.text], self.folder)
+        self.refused(2, ["eval", "-m", self.pico, "--base", "a", "--save-base", "b", self.text], "exclude")
+        self.refused(2, ["eval", "-m", self.pico, "--chunks", "0", self.text], "chunks")
+        self.refused(1, ["eval", "-m", self.pico, "-q", "--base", "/nonexistent", self.text], "/nonexistent")
+        self.refused(1, ["eval", "-m", self.pico, "-q", "--base", self.folder, self.text], self.folder)
 
     def test_full_disk(self):
-        self.fails(1, ["eval", "-m", self.pico, "-q", "--save-base", "/dev/full", self.text], "No space left")
-        self.fails(1, ["eval", "-m", self.pico, "-q", "--save-base", self.path("no/such"), self.text], "No such file")
+        self.refused(1, ["eval", "-m", self.pico, "-q", "--save-base", "/dev/full", self.text], "No space left")
+        self.refused(1, ["eval", "-m", self.pico, "-q", "--save-base", self.path("no/such"), self.text], "No such file")
 
 
 if __name__ == "__main__":
