@@ -25,10 +25,17 @@ struct chat {
     bool a_turn_failed; /* through a pipe nobody looks: told by the exit code */
     const char **roles; /* "system" first where there is one, then "user" and "assistant" in turn */
     char **contents;
+    uint64_t *ends; /* tokens of the timeline up to an answer's end; a question's are those before it */
     uint64_t n_messages, capacity;
 };
 
 /* ---- Messages ---- */
+
+/* That what was said takes up: after /undo the session goes back only when it reads on. */
+static uint64_t n_timeline_tokens(const struct chat *chat)
+{
+    return chat->n_messages ? chat->ends[chat->n_messages - 1] : 0;
+}
 
 /* Takes the text over. */
 static bool add_message(struct chat *chat, const char *role, char *content)
@@ -39,7 +46,9 @@ static bool add_message(struct chat *chat, const char *role, char *content)
         if (roles) chat->roles = roles;
         char **contents = realloc(chat->contents, capacity * sizeof *contents);
         if (contents) chat->contents = contents;
-        if (!roles || !contents) {
+        uint64_t *ends = realloc(chat->ends, capacity * sizeof *ends);
+        if (ends) chat->ends = ends;
+        if (!roles || !contents || !ends) {
             complain("out of memory");
             free(content);
             return false;
@@ -47,7 +56,9 @@ static bool add_message(struct chat *chat, const char *role, char *content)
         chat->capacity = capacity;
     }
     chat->roles[chat->n_messages] = role;
-    chat->contents[chat->n_messages++] = content;
+    chat->contents[chat->n_messages] = content;
+    chat->ends[chat->n_messages] = n_timeline_tokens(chat);
+    chat->n_messages++;
     return true;
 }
 
@@ -128,7 +139,13 @@ static void answer_last(struct chat *chat)
                                  chat->n_messages);
     bool good = code == EXIT_OK && make_answer(chat, &tokens, &text) && buffer_append(&text, NULL, 0);
     free(tokens.ids);
-    if (good && add_message(chat, "assistant", text.bytes)) return;
+    if (good && add_message(chat, "assistant", text.bytes)) {
+        afmoe_session_stats stats;
+        afmoe_session_stats_init(&stats, sizeof stats);
+        if (afmoe_session_get_stats(chat->session, &stats, NULL) == AFMOE_OK)
+            chat->ends[chat->n_messages - 1] = stats.n_tokens;
+        return;
+    }
     if (!good) free(text.bytes);
     chat->a_turn_failed = true;
     cut_messages(chat, chat->n_messages - 1);
@@ -250,7 +267,7 @@ static void print_stats(struct chat *chat, const char *argument)
         afmoe_context_get_info(chat->context, &info, NULL) != AFMOE_OK)
         return;
     fprintf(stderr, "messages  %" PRIu64 "\ntimeline  %" PRIu64 " of %" PRIu64 " tokens, %.1f MB\n", chat->n_messages,
-            stats.n_tokens, info.max_tokens, (double)stats.page_bytes / 1e6);
+            n_timeline_tokens(chat), info.max_tokens, (double)stats.page_bytes / 1e6);
     fprintf(stderr, "prompts   %" PRIu64 " tokens computed, %.1f tokens/s; %" PRIu64 " kept\n", stats.n_prompt_computed,
             rate(stats.n_prompt_computed, stats.prompt_ns), stats.n_reused);
     fprintf(stderr, "answers   %" PRIu64 " tokens, %.1f tokens/s; %d threads\n", stats.n_decode_computed,
@@ -275,7 +292,8 @@ static const struct {
     {"/clear", "", reset, NULL},
     {"/set", "[NAME VALUE]", set_parameter, "change how answers are drawn; alone: print what is set"},
     {"/stats", "", print_stats, "print tokens, speeds and memory"},
-    {"/exit", "", leave, "leave; also /bye and Ctrl-D"},
+    {"/exit", "", leave, "leave; also /quit, /bye and Ctrl-D"},
+    {"/quit", "", leave, NULL},
     {"/bye", "", leave, NULL},
 };
 enum { N_CHAT_COMMANDS = sizeof chat_commands / sizeof *chat_commands };
@@ -284,11 +302,13 @@ static void print_commands(struct chat *chat, const char *argument)
 {
     (void)chat;
     (void)argument;
-    for (int i = 0; i < N_CHAT_COMMANDS; i++)
-        if (chat_commands[i].what)
-            fprintf(stderr, "  %-6s %-13s %s\n", chat_commands[i].name, chat_commands[i].arguments,
-                    chat_commands[i].what);
-    fputs("A message of several lines goes between \"\"\" and \"\"\"; it is never a command.\n", stderr);
+    for (int i = 0; i < N_CHAT_COMMANDS; i++) {
+        char left[40];
+        if (!chat_commands[i].what) continue;
+        snprintf(left, sizeof left, "  %-6s %s", chat_commands[i].name, chat_commands[i].arguments);
+        print_entry(stderr, left, 23, chat_commands[i].what);
+    }
+    print_entry(stderr, "", 0, "A message of several lines goes between \"\"\" and \"\"\"; it is never a command.");
 }
 
 static void run_chat_command(struct chat *chat, const char *line)
@@ -324,6 +344,7 @@ static enum input_status read_block(struct chat *chat, const char *bytes, size_t
         if (!buffer_append(out, "\n", 1)) return INPUT_FAILED;
         enum input_status status = input_line(chat->input, ". ", &bytes, &n);
         if (status == INPUT_END) complain("the input ended inside of a message, before \"\"\"");
+        if (status == INPUT_INTERRUPTED) return INPUT_DROPPED; /* with the lines before */
         if (status != INPUT_LINE) return status == INPUT_END ? INPUT_FAILED : status;
     }
 }
@@ -353,7 +374,7 @@ static enum input_status take_turn(struct chat *chat)
     return status;
 }
 
-/* Ctrl-C at the prompt: the second in a row leaves. */
+/* Ctrl-C at an empty prompt: the second in a row leaves. */
 static int talk(struct chat *chat)
 {
     int n_interrupts = 0;
@@ -365,6 +386,10 @@ static int talk(struct chat *chat)
             continue;
         }
         if (chat->is_terminal) fputc('\n', stderr);
+        if (status == INPUT_DROPPED) {
+            n_interrupts = 0;
+            continue;
+        }
         if (status == INPUT_END || ++n_interrupts == 2) break;
         complain("Ctrl-C again or Ctrl-D leaves");
     }
@@ -414,6 +439,7 @@ int command_chat(const struct settings *settings)
     cut_messages(&chat, 0);
     free(chat.roles);
     free(chat.contents);
+    free(chat.ends);
     afmoe_sampler_free(chat.sampler);
     afmoe_session_free(chat.session);
     afmoe_context_free(chat.context);

@@ -180,7 +180,13 @@ bool wait_for_input(void);
 
 struct input; /* history is kept in memory only */
 
-enum input_status { INPUT_LINE, INPUT_END, INPUT_INTERRUPTED, INPUT_FAILED /* after a message */ };
+enum input_status {
+    INPUT_LINE,
+    INPUT_END,
+    INPUT_INTERRUPTED,
+    INPUT_DROPPED, /* interrupted, and what was typed is gone */
+    INPUT_FAILED   /* after a message */
+};
 
 /* NULL after a message. With `is_terminal` lines are prompted for and, where libedit is there, edited. */
 struct input *input_open(bool is_terminal);

@@ -1,5 +1,6 @@
 /* Lines of standard input. At a terminal they are prompted for on standard error and, with libedit, edited there;
- * standard output has answers only. A line that Ctrl-C ends is INPUT_INTERRUPTED. */
+ * standard output has answers only. Ctrl-C is INPUT_DROPPED where something was typed, as far as can be seen: without
+ * libedit the system keeps an unfinished line to itself. */
 #include "cli.h"
 
 #include <errno.h>
@@ -26,6 +27,7 @@ struct input {
 #ifdef AFMOE_HAVE_LIBEDIT
     EditLine *edit; /* NULL: a terminal that cannot do it */
     History *history;
+    bool drops; /* Ctrl-C came when the line was not empty */
 #endif
 };
 
@@ -78,10 +80,15 @@ static char *prompt_of(EditLine *edit)
 static int read_character(EditLine *edit, wchar_t *out)
 {
     mbstate_t state = {0};
-    (void)edit;
     for (;;) {
         char byte;
-        if (!wait_for_input()) return -1;
+        if (!wait_for_input()) {
+            void *input = NULL;
+            const LineInfo *line = el_line(edit);
+            if (el_get(edit, EL_CLIENTDATA, &input) == 0)
+                ((struct input *)input)->drops = line->lastchar > line->buffer;
+            return -1;
+        }
         ssize_t n = read(STDIN_FILENO, &byte, 1);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return (int)n;
@@ -122,9 +129,10 @@ static enum input_status read_edited(struct input *input, const char **out, size
     HistEvent event;
     int n = 0;
     el_resize(input->edit); /* the window may have changed */
+    input->drops = false;
     *out = el_gets(input->edit, &n);
     if (!*out || n <= 0) {
-        if (afmoe_cancel_is_set(interrupt)) return INPUT_INTERRUPTED;
+        if (afmoe_cancel_is_set(interrupt)) return input->drops ? INPUT_DROPPED : INPUT_INTERRUPTED;
         return INPUT_END;
     }
     *out_n = (size_t)n;

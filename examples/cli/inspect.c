@@ -188,6 +188,13 @@ static void print_tensor(const afmoe_tensor_info *tensor)
            tensor->is_supported ? "" : " (not supported)");
 }
 
+static const char *verdict(const struct report *report)
+{
+    if (report->problem.code != AFMOE_OK) return "cannot be run";
+    if (!report->info.has_weights) return "a tokenizer that can be used";
+    return report->info.has_tokenizer ? "can be run" : "runs on token ids only: it has no tokenizer";
+}
+
 static void print_report(const struct report *report)
 {
     const afmoe_model_info *i = &report->info;
@@ -203,8 +210,9 @@ static void print_report(const struct report *report)
         if (t == 0) printf("\n");
         print_tensor(&tensor);
     }
-    if (report->problem.code != AFMOE_OK) printf("verdict        cannot be run: %s\n", report->problem.message);
-    else printf("verdict        %s\n", i->has_weights ? "can be run" : "a tokenizer that can be used");
+    printf("verdict        %s", verdict(report));
+    if (report->problem.code != AFMOE_OK) printf(": %s", report->problem.message);
+    printf("\n");
 }
 
 /* ---- As JSON: a failure inside leaves a hole that makes the whole fail ---- */
@@ -316,8 +324,9 @@ static json_t *problem_as_json(const struct report *report)
 static json_t *report_as_json(const struct report *report)
 {
     const afmoe_model_info *i = &report->info;
-    json_t *whole = json_pack("{s:o,s:b,s:o}", "path", text_as_json(report->path, strlen(report->path)), "can_run",
-                              report->problem.code == AFMOE_OK, "problem", problem_as_json(report));
+    json_t *whole = json_pack("{s:o,s:b,s:s,s:o}", "path", text_as_json(report->path, strlen(report->path)), "can_run",
+                              report->problem.code == AFMOE_OK, "verdict", verdict(report), "problem",
+                              problem_as_json(report));
     if (!whole || !report->model) return whole;
     bool good = json_object_set_new(whole, "container", json_string(WORD(containers, i->container))) == 0 &&
                 json_object_set_new(whole, "layout", json_string(WORD(layouts, i->layout))) == 0 &&

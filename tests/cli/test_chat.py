@@ -96,14 +96,23 @@ class Pipe(Case):
         self.assertEqual(self.talk("/set temp 200", FOX, arguments=["-n", "30"]), greedy)
 
     def test_help_stats_and_leaving(self):
-        for command in ("/exit", "/bye"):
+        for command in ("/exit", "/quit", "/bye"):
             self.assertEqual(self.talk(command, SUM), "")
         shown = chat("-q", lines=["/help"])
-        for word in ("/help", "/undo", "/regen", "/reset", "/clear", "/set", "/stats", "/exit", "/bye", '"""'):
+        for word in ("/help", "/undo", "/regen", "/reset", "/clear", "/set", "/stats", "/exit", "/quit", "/bye", '"""'):
             self.assertIn(word.encode(), shown.stderr)
         self.assertEqual(self.good(shown), b"")
         stats = chat("-q", lines=[SUM, "/stats"]).stderr.decode()
         self.assertRegex(stats, r"messages +2\ntimeline +\d+ of 2048 tokens")
+
+    def test_stats_count_what_was_said(self):
+        """Also where the session still has what was taken back."""
+        lines = ["/stats", SUM, "/stats", CAPITAL, "/stats", "/undo", "/stats", "/reset", "/stats", SUM, "/stats"]
+        shown = re.findall(r"timeline +(\d+) of", chat("-q", lines=lines).stderr.decode())
+        nothing, one, two, undone, reset, again = map(int, shown)
+        self.assertEqual((nothing, reset), (0, 0))
+        self.assertTrue(0 < one < two, shown)
+        self.assertEqual((undone, again), (one, one))
 
     def test_unknown_commands_fail_the_pipe(self):
         result = chat("-q", lines=["/frobnicate now", SUM])
@@ -140,6 +149,8 @@ class Pipe(Case):
 
 
 TERMINALS = ("xterm", "dumb")
+with open(AFMOE, "rb") as program:
+    EDITS_LINES = b"libedit.so" in program.read()
 
 
 class Terminal(AtTerminal):
@@ -189,8 +200,17 @@ class Terminal(AtTerminal):
         for name in TERMINALS:
             with self.subTest(terminal=name):
                 pid, terminal = self.begin(name)
-                self.assertIn(b"Ctrl-C again", self.say(terminal, b"half a line\x03"))
-                self.assertIn(ANSWER.encode(), self.say(terminal, SUM.encode() + b"\n"))  # the half line is gone
+                for text in (b"half a line", b"and another"):
+                    self.say(terminal, text, text)  # what nobody has read yet the system drops by itself
+                    dropped = self.say(terminal, b"\x03")
+                    if EDITS_LINES and name == "xterm":
+                        self.assertNotIn(b"Ctrl-C again", dropped)
+                    else:
+                        self.assertIn(b"Ctrl-C again", dropped)
+                        break
+                self.assertIn(ANSWER.encode(), self.say(terminal, SUM.encode() + b"\n"))  # the half lines are gone
+                self.say(terminal, b'"""a block\n', b"\r\n. ")
+                self.assertNotIn(b"Ctrl-C again", self.say(terminal, b"\x03"))
                 self.assertIn(b"Ctrl-C again", self.say(terminal, b"\x03"))  # not the second in a row
                 os.write(terminal, b"\x03")
                 self.assertEqual(self.finish(pid, terminal)[0], 0)

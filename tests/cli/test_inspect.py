@@ -66,6 +66,10 @@ class Inspect(Case):
     def test_safetensors(self):
         report = inspect(NANO, "--tensors")
         self.assertEqual((report["can_run"], report["problem"]), (True, None))
+        self.assertEqual(report["verdict"], "runs on token ids only: it has no tokenizer")
+        text = self.good(run("inspect", NANO, model=False)).decode()
+        self.assertRegex(text, r"(?m)^verdict +runs on token ids only: it has no tokenizer$")
+        self.assertNotIn("can be run", text)
         self.assertEqual((report["container"], report["layout"]), ("safetensors", "hub"))
         with open(NANO + "/config.json", encoding="utf-8") as file:
             config = json.load(file)
@@ -96,6 +100,7 @@ class Inspect(Case):
     def test_gguf(self):
         report = inspect(MODEL, "--tensors")
         self.assertEqual((report["can_run"], report["container"], report["layout"]), (True, "GGUF", "GGUF"))
+        self.assertEqual(report["verdict"], "can be run")
         self.assertEqual({f["format"] for f in report["formats"]}, {"Q8_0", "F32"})
         end = 0
         for tensor in sorted(report["tensors"], key=lambda t: t["offset"]):
@@ -199,7 +204,7 @@ class Inspect(Case):
                            (self.changed_model(lambda c: c[:5000]), "changed.gguf"), (self.folder(), "config.json")):
             self.fails(run("inspect", path, model=False), 1, word)
             report = inspect(path, code=1)
-            self.assertEqual((report["can_run"], list(report)), (False, ["path", "can_run", "problem"]))
+            self.assertEqual((report["can_run"], list(report)), (False, ["path", "can_run", "verdict", "problem"]))
         result = inspect(self.changed_model(lambda c: c[:-1]), code=1)
         self.assertEqual(result["problem"]["status"], "AFMOE_TRUNCATED")
 
