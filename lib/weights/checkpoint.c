@@ -275,7 +275,26 @@ static afmoe_status open_folder_weights(struct opening *o)
     return status;
 }
 
-/* ---- Loading ---------------------------------------------------------------------------------------------------- */
+/* ---- Binding and loading ---------------------------------------------------------------------------------------- */
+
+/* Names, shapes and formats, which need no byte of a tensor. */
+static afmoe_status bind(struct opening *o, bool is_gguf)
+{
+    struct checkpoint *c = o->out;
+    if (o->options->inspect_only) {
+        c->layout = afmoe__layout_find(&c->tensors, &c->config, is_gguf);
+        for (uint64_t i = 0; i < c->tensors.n; i++) { /* cannot wrap: all lie in mapped files */
+            c->weights.n_parameters += c->tensors.tensors[i].n_elements;
+            c->weights.weight_bytes += c->tensors.tensors[i].n_bytes;
+        }
+        return AFMOE_OK;
+    }
+    const struct layout_options layout = {is_gguf, o->options->strict, o->options->log, o->options->log_data};
+    afmoe_status status =
+        afmoe__layout_bind(&c->weights, &o->owned->bound, &c->layout, &o->out->tensors, &c->config, &layout, o->error);
+    c->has_weights = status == AFMOE_OK;
+    return status;
+}
 
 /* File i of those with weights; NULL past the last. */
 static struct mapped_file *weights_file_at(const struct checkpoint *c, uint64_t i)
@@ -298,28 +317,18 @@ static afmoe_status load(const struct opening *o)
         loading.total += afmoe__file_bytes_to_load(file, options->lock);
     for (uint64_t i = 0; !status && (file = weights_file_at(o->out, i)); i++)
         status = afmoe__file_load(file, &loading, o->error);
+    if (!status) afmoe__layout_read_vectors(&o->owned->bound);
     return status;
+}
+
+/* A checkpoint that does not fit its configuration is refused before its weights are read. */
+static afmoe_status bind_and_load(struct opening *o, bool is_gguf)
+{
+    afmoe_status status = bind(o, is_gguf);
+    return status ? status : load(o);
 }
 
 /* ---- Sources ---------------------------------------------------------------------------------------------------- */
-
-static afmoe_status bind(struct opening *o, bool is_gguf)
-{
-    struct checkpoint *c = o->out;
-    if (o->options->inspect_only) {
-        c->layout = afmoe__layout_find(&c->tensors, &c->config, is_gguf);
-        for (uint64_t i = 0; i < c->tensors.n; i++) { /* cannot wrap: all lie in mapped files */
-            c->weights.n_parameters += c->tensors.tensors[i].n_elements;
-            c->weights.weight_bytes += c->tensors.tensors[i].n_bytes;
-        }
-        return AFMOE_OK;
-    }
-    const struct layout_options layout = {is_gguf, o->options->strict, o->options->log, o->options->log_data};
-    afmoe_status status =
-        afmoe__layout_bind(&c->weights, &o->owned->bound, &c->layout, &o->out->tensors, &c->config, &layout, o->error);
-    c->has_weights = status == AFMOE_OK;
-    return status;
-}
 
 static afmoe_status open_folder(struct opening *o)
 {
@@ -342,8 +351,7 @@ static afmoe_status open_folder(struct opening *o)
     if (!status) status = read_generation(o);
     if (status || tokenizer_only) return status;
     status = open_folder_weights(o);
-    if (!status) status = load(o);
-    return status ? status : bind(o, false);
+    return status ? status : bind_and_load(o, false);
 }
 
 static afmoe_status read_gguf_add_bos(const struct opening *o)
@@ -390,8 +398,7 @@ static afmoe_status open_gguf(struct opening *o, struct mapped_file *file)
     if (!status) status = add_gguf_tensors(o);
     if (!status) status = afmoe__config_from_gguf(&c->config, c->gguf, &c->tensors, o->error);
     c->has_config = !status;
-    if (!status) status = load(o);
-    return status ? status : bind(o, true);
+    return status ? status : bind_and_load(o, true);
 }
 
 /* u64 length, a JSON object of that length */

@@ -181,6 +181,7 @@ static const struct {
 
 struct bound_block {
     struct bound_block *next;
+    const struct tensor *vector; /* of which this is the copy; NULL: of none */
     union {
         float floats[1];
         void *pointers[1];
@@ -320,15 +321,26 @@ static afmoe_status bind_vector(const struct binder *b, const struct tensor *t, 
     if (t->format != FORMAT_F32 && t->format != FORMAT_F16 && t->format != FORMAT_BF16) {
         return fail_format(b, t, "F32, F16 and BF16 for a vector");
     }
-    float *values = own(b->memory, t->n_elements, sizeof *values);
-    if (!values) return afmoe__fail_memory(b->error, t->n_elements * sizeof *values, t->name);
-    for (uint64_t i = 0; i < t->n_elements; i++) {
-        if (t->format == FORMAT_F32) values[i] = float_from_bits(load_le32(t->data + 4 * i));
-        else if (t->format == FORMAT_F16) values[i] = f16_to_f32(load_le16(t->data + 2 * i));
-        else values[i] = bf16_to_f32(load_le16(t->data + 2 * i));
-    }
-    *out = values;
+    *out = own(b->memory, t->n_elements, sizeof **out);
+    if (!*out) return afmoe__fail_memory(b->error, t->n_elements * sizeof **out, t->name);
+    b->memory->blocks->vector = t;
     return AFMOE_OK;
+}
+
+static void convert_vector(float *out, const struct tensor *t)
+{
+    for (uint64_t i = 0; i < t->n_elements; i++) {
+        if (t->format == FORMAT_F32) out[i] = float_from_bits(load_le32(t->data + 4 * i));
+        else if (t->format == FORMAT_F16) out[i] = f16_to_f32(load_le16(t->data + 2 * i));
+        else out[i] = bf16_to_f32(load_le16(t->data + 2 * i));
+    }
+}
+
+void afmoe__layout_read_vectors(struct bound_memory *memory)
+{
+    for (struct bound_block *block = memory->blocks; block; block = block->next) {
+        if (block->vector) convert_vector(block->data.floats, block->vector);
+    }
 }
 
 static afmoe_status own_experts(const struct binder *b, struct layer_weights *layer)

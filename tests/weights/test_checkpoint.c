@@ -49,6 +49,85 @@ static void test_path_kinds(void **state)
     scratch_remove(&empty);
 }
 
+/* ---- Read ---- */
+
+static int32_t count_call(void *user_data, uint64_t done, uint64_t total)
+{
+    assert_true(done <= total);
+    ++*(int *)user_data;
+    return 0;
+}
+
+/* Opens with READ and counts the steps of reading; the vectors are those of a mapped checkpoint. */
+static int count_steps(const char *path, int32_t status, const char *part)
+{
+    int n = 0;
+    struct checkpoint read, mapped;
+    struct checkpoint_options options = plain_options();
+    if (!status) check_open(&mapped, path, &options, status, part, path);
+    options.read = true;
+    options.progress = count_call;
+    options.progress_data = &n;
+    check_open(&read, path, &options, status, part, path);
+    if (!status) {
+        assert_memory_equal(read.weights.norm, mapped.weights.norm, read.config.hidden_size * sizeof(float));
+        assert_true(read.weights.norm[0] != 0 && touch_view(&read) == touch_view(&mapped));
+        afmoe__checkpoint_close(&mapped);
+    }
+    afmoe__checkpoint_close(&read);
+    return n;
+}
+
+static int count_steps_of_gguf(void (*change)(struct gguf_writer *), int32_t status, const char *part)
+{
+    struct gguf_writer w;
+    struct buffer bytes;
+    uint64_t n_header;
+    gguf_writer_init(&w, FORMAT_F16);
+    change(&w);
+    gguf_serialise(&w, &bytes, &n_header);
+    scratch_write(&scratch, "read.gguf", bytes.data, bytes.n);
+    gguf_writer_free(&w);
+    buffer_free(&bytes);
+    return count_steps(scratch_path(&scratch, "read.gguf"), status, part);
+}
+
+static void change_nothing(struct gguf_writer *w)
+{
+    (void)w;
+}
+
+static void widen_output(struct gguf_writer *w)
+{
+    struct written_tensor *t = gguf_writer_tensor(w, "output.weight");
+    t->dims[1]++;
+    t->n_elements += t->dims[0];
+}
+
+static void drop_last_norm(struct gguf_writer *w)
+{
+    gguf_drop_tensor(w, "output_norm.weight");
+}
+
+/* Weights of a checkpoint that does not fit its configuration may be many GB: not one is read. */
+static void test_refused_before_it_is_read(void **state)
+{
+    (void)state;
+    assert_true(count_steps_of_gguf(change_nothing, AFMOE_OK, "") > 0);
+    assert_int_equal(count_steps_of_gguf(widen_output, AFMOE_FORMAT, "output.weight\": shape [41, 32]"), 0);
+    assert_int_equal(count_steps_of_gguf(drop_last_norm, AFMOE_FORMAT, "\"output_norm.weight\" is missing"), 0);
+    assert_true(count_steps(scratch.path, AFMOE_OK, "") > 0);
+    json_t *config = tiny_config();
+    json_object_set_new(config, "vocab_size", json_integer(41));
+    scratch_write_json(&scratch, "config.json", config);
+    assert_int_equal(count_steps(scratch.path, AFMOE_FORMAT, "shape [40, 32], expected [41, 32]"), 0);
+    json_object_set_new(config, "vocab_size", json_integer(40));
+    scratch_write_json(&scratch, "config.json", config);
+    json_decref(config);
+}
+
+/* ---- generation_config.json ---- */
+
 static const struct {
     const char *text;
     int32_t status;
@@ -208,9 +287,13 @@ static void test_close(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_path_kinds),      cmocka_unit_test(test_generation_refused),
-        cmocka_unit_test(test_generation_read), cmocka_unit_test(test_config_eos_list),
-        cmocka_unit_test(test_tokenizer_files), cmocka_unit_test(test_tokenizer_only),
+        cmocka_unit_test(test_path_kinds),
+        cmocka_unit_test(test_refused_before_it_is_read),
+        cmocka_unit_test(test_generation_refused),
+        cmocka_unit_test(test_generation_read),
+        cmocka_unit_test(test_config_eos_list),
+        cmocka_unit_test(test_tokenizer_files),
+        cmocka_unit_test(test_tokenizer_only),
         cmocka_unit_test(test_close),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
