@@ -8,7 +8,9 @@
 #include "memory_peak.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* Warnings that came while opening. */
 struct heard {
@@ -98,6 +100,45 @@ static inline double touch_view(const struct checkpoint *c)
         }
     }
     return sum;
+}
+
+/* How often a checkpoint was opened, and with what it was refused. */
+struct flips {
+    uint64_t n_opened, n_format, n_unsupported, n_truncated, n_limit;
+};
+
+/* Opens `path` with each of the first n_bits of `file` flipped in turn: refused with a message of one line, or whole, to
+ * the last byte of its view. The file is as before afterwards. Memory stays bounded. */
+static inline struct flips flip_every_bit(const char *path, const char *file, uint64_t n_bits)
+{
+    struct flips flips = {0};
+    struct checkpoint_options options = plain_options();
+    uint64_t before = memory_peak_begin();
+    int descriptor = open(file, O_RDWR);
+    assert_true(descriptor >= 0);
+    for (uint64_t bit = 0; bit < n_bits; bit++) {
+        struct checkpoint c;
+        afmoe_error error = {.size = sizeof error};
+        uint8_t byte, flipped;
+        assert_int_equal(pread(descriptor, &byte, 1, (off_t)(bit / 8)), 1);
+        flipped = (uint8_t)(byte ^ 1u << bit % 8);
+        assert_int_equal(pwrite(descriptor, &flipped, 1, (off_t)(bit / 8)), 1);
+        afmoe_status status = afmoe__checkpoint_open(&c, path, &options, &error);
+        if (status) assert_true(error.message[0] != '\0' && !strchr(error.message, '\n'));
+        else assert_true(touch_view(&c) == touch_view(&c));
+        flips.n_opened += status == AFMOE_OK;
+        flips.n_format += status == AFMOE_FORMAT;
+        flips.n_unsupported += status == AFMOE_UNSUPPORTED;
+        flips.n_truncated += status == AFMOE_TRUNCATED;
+        flips.n_limit += status == AFMOE_LIMIT;
+        afmoe__checkpoint_close(&c);
+        assert_int_equal(pwrite(descriptor, &byte, 1, (off_t)(bit / 8)), 1);
+    }
+    close(descriptor);
+    assert_true(memory_peak_growth_kib(before) < 16 * 1024);
+    /* There is no other answer to a broken file. */
+    assert_int_equal(flips.n_opened + flips.n_format + flips.n_unsupported + flips.n_truncated + flips.n_limit, n_bits);
+    return flips;
 }
 
 #endif
