@@ -2,6 +2,8 @@
 #ifndef AFMOE_TESTS_MEMORY_PEAK_H
 #define AFMOE_TESTS_MEMORY_PEAK_H
 
+#include "sanitizer.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -11,15 +13,8 @@
 /* Whether the build or what runs it has memory of its own, which makes figures of this process meaningless. */
 static inline bool has_shadow_memory(void)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    return true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-    return true;
-#endif
-#endif
     const char *preloaded = getenv("LD_PRELOAD");
-    return preloaded && strstr(preloaded, "vgpreload"); /* valgrind */
+    return UNDER_SANITIZER || (preloaded && strstr(preloaded, "vgpreload")); /* valgrind */
 }
 
 /* Resident memory of this process at its peak, in KiB; 0 where it cannot be told. */

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "harness.h"
 
+#include "sanitizer.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -13,17 +15,6 @@
 #include <unistd.h>
 
 enum { N_SESSIONS = 8, VOCAB = 96, N_PROMPT = 70, N_ANSWER = 20, MAX_WORKERS = 4 };
-
-#if defined(__SANITIZE_THREAD__)
-#define UNDER_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define UNDER_TSAN 1
-#endif
-#endif
-#ifndef UNDER_TSAN
-#define UNDER_TSAN 0
-#endif
 
 static afmoe_error error;
 static afmoe_model *model;

@@ -4,6 +4,7 @@
 #include "harness.h"
 
 #include "fixture_writer.h"
+#include "sanitizer.h"
 #include "test_paths.h"
 
 #include <math.h>
@@ -18,16 +19,7 @@
  * of a worker (some 12 KiB each), and the small structs that hold everything together. */
 enum { SLACK_BYTES = 128 << 10, MAX_TOKENS = 4096 };
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define MEASURABLE 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define MEASURABLE 0
-#endif
-#endif
-#ifndef MEASURABLE
-#define MEASURABLE 1
-#endif
+#define MEASURABLE !UNDER_SANITIZER
 
 static afmoe_error error;
 static struct scratch scratch;

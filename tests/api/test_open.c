@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include "harness.h"
 
+#include "sanitizer.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -504,16 +506,7 @@ static void check_limit(uint64_t limit, int32_t load)
 }
 
 /* Sanitizers make mlock do nothing, as their shadow memory must not be locked. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define MLOCK_WORKS 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define MLOCK_WORKS 0
-#endif
-#endif
-#ifndef MLOCK_WORKS
-#define MLOCK_WORKS 1
-#endif
+#define MLOCK_WORKS !UNDER_SANITIZER
 
 static void check_locked(const char *path, int32_t load)
 {

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE /* sched_getcpu */
 #include "pool.h"
 
+#include "sanitizer.h"
+
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -443,7 +445,7 @@ static void test_bad_counts(void **state)
 static void test_threads_refused(void **state)
 {
     (void)state;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if UNDER_SANITIZER
     print_message("skipped: sanitizer test_threads_refused (sanitizers need the address space)\n");
 #else
     struct rlimit old, tight;

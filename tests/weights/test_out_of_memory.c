@@ -4,16 +4,12 @@
  * allocator of its own, or without glibc. */
 #include "fixture_writer.h"
 #include "opening.h"
+#include "sanitizer.h"
 
 #include <errno.h>
 
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__GLIBC__) && !UNDER_SANITIZER
 #define CAN_INTERPOSE 1
-#endif
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#undef CAN_INTERPOSE
-#endif
 #endif
 
 #ifdef CAN_INTERPOSE
