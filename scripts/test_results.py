@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 """What scripts/check asks about the tests of one build folder.
 
-test_results.py list BUILD_DIR [EXPRESSION]     names of the tests whose suite or name matches, one a line
+test_results.py list BUILD_DIR [ONLY [BUT]]     names of the tests of which the suite or name matches ONLY and none
+                                                matches BUT, one a line
+test_results.py targets BUILD_DIR [ONLY [BUT]]  what ninja must build for them, one a line
 test_results.py count BUILD_DIR N_TESTS         after `meson test`: "PASSED FAILED SKIPPED" on one line; what failed
                                                 goes to stderr with its output
 
@@ -41,9 +43,7 @@ def cpu_flags():
 
 
 def is_sanitized(build_dir):
-    answer = subprocess.run(['/usr/bin/meson', 'introspect', build_dir, '--buildoptions'], check=True,
-                            capture_output=True)
-    options = {option['name']: option['value'] for option in json.loads(answer.stdout)}
+    options = {option['name']: option['value'] for option in introspect(build_dir, '--buildoptions')}
     return options['b_sanitize'] != 'none'
 
 
@@ -60,13 +60,29 @@ def is_excused(skip, flags, has_shared, sanitized):
     return not has_shared
 
 
-def list_tests(build_dir, expression):
-    answer = subprocess.run(['/usr/bin/meson', 'introspect', build_dir, '--tests'], check=True, capture_output=True)
-    for test in json.loads(answer.stdout):
+def introspect(build_dir, what):
+    answer = subprocess.run(['/usr/bin/meson', 'introspect', build_dir, what], check=True, capture_output=True)
+    return json.loads(answer.stdout)
+
+
+def choose(build_dir, only='', but=''):
+    for test in introspect(build_dir, '--tests'):
         # Suites come as "project:suite".
         words = [test['name']] + [suite.rpartition(':')[2] for suite in test['suite']]
-        if any(re.search(expression, word) for word in words):
-            print(test['name'])
+        if any(re.search(only, word) for word in words) and not (but and any(re.search(but, word) for word in words)):
+            yield test
+
+
+def list_tests(build_dir, *expressions):
+    for test in choose(build_dir, *expressions):
+        print(test['name'])
+
+
+def list_targets(build_dir, *expressions):
+    files = {target['id']: target['filename'] for target in introspect(build_dir, '--targets')}
+    wanted = {name for test in choose(build_dir, *expressions) for target in test['depends'] for name in files[target]}
+    for name in sorted(wanted):
+        print(os.path.relpath(name, os.path.abspath(build_dir)))
 
 
 def count_one(test, flags, has_shared, sanitized):
@@ -130,6 +146,8 @@ def count(build_dir, n_tests):
 
 if __name__ == '__main__':
     if sys.argv[1] == 'list':
-        list_tests(sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else '')
+        list_tests(*sys.argv[2:])
+    elif sys.argv[1] == 'targets':
+        list_targets(*sys.argv[2:])
     else:
         count(sys.argv[2], int(sys.argv[3]))
