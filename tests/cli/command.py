@@ -10,6 +10,7 @@ import unittest
 
 AFMOE, MODEL = sys.argv[1:3]
 FOX = "Tell me a story about a fox in the forest."
+SANITIZED = os.environ.get("AFMOE_SANITIZE", "none") != "none"
 SAMPLES = os.path.join(os.path.dirname(MODEL), "samples-q8_0.jsonl")
 
 

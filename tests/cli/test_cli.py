@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-from command import AFMOE, FOX, MODEL, AtTerminal, Case, clean_environment, run, samples
+from command import AFMOE, FOX, MODEL, SANITIZED, AtTerminal, Case, clean_environment, run, samples
 
 
 class Manners(Case):
@@ -327,7 +327,7 @@ class Eval(Case):
         self.fails(run("eval", "-q", "--window", "99999", "-", stdin=b"a " * 100000), 2, "99999")
 
     def test_the_reference_perplexity(self):
-        if os.environ.get("AFMOE_SANITIZE", "none") != "none":
+        if SANITIZED:
             print("skipped: sanitizer test_the_reference_perplexity (59,000 tokens take minutes there)")
             return
         folder = os.path.join(os.environ.get("AFMOE_SHARED", "../shared"), "pico")
