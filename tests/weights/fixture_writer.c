@@ -267,12 +267,18 @@ static uint32_t type_code(enum tensor_format format)
     return codes[format];
 }
 
+void gguf_set_format(struct written_tensor *tensor, enum tensor_format format)
+{
+    tensor->format = format;
+    tensor->type = type_code(format);
+}
+
 struct written_tensor *gguf_add_tensor(struct gguf_writer *w, const char *name, enum tensor_format format,
                                        uint32_t n_dims, uint64_t d0, uint64_t d1, uint64_t d2)
 {
     struct written_tensor *t = need(w->n_tensors < MAX_TINY_TENSORS ? &w->tensors[w->n_tensors++] : NULL);
-    *t = (struct written_tensor){.n_dims = n_dims, .dims = {d0, d1, d2, 1}, .type = type_code(format),
-                                 .n_elements = d0 * d1 * d2, .format = format};
+    *t = (struct written_tensor){.n_dims = n_dims, .dims = {d0, d1, d2, 1}, .n_elements = d0 * d1 * d2};
+    gguf_set_format(t, format);
     snprintf(t->name, sizeof t->name, "%s", name);
     return t;
 }
@@ -357,6 +363,16 @@ void gguf_writer_init_part(struct gguf_writer *w, enum tensor_format format, uin
     gguf_set(w, "split.tensors.count", GGUF_I32, &n_tensors, 4);
 }
 
+static void put_noise(struct buffer *out, const struct gguf_writer *w, const struct written_tensor *t)
+{
+    uint64_t random = w->noise;
+    for (uint64_t n = format_row_bytes(t->format, t->n_elements); n > 0; n--) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        uint8_t byte = (uint8_t)(random >> 56) & w->noise_mask;
+        buffer_put(out, &byte, 1);
+    }
+}
+
 void gguf_serialise(const struct gguf_writer *w, struct buffer *out, uint64_t *out_header)
 {
     struct buffer data = {0};
@@ -379,7 +395,8 @@ void gguf_serialise(const struct gguf_writer *w, struct buffer *out, uint64_t *o
         for (uint32_t d = 0; d < t->n_dims && d < 8; d++) buffer_put_u64(out, t->dims[d]);
         buffer_put_u32(out, t->type);
         buffer_put_u64(out, data.n + (uint64_t)t->move);
-        buffer_put_elements(&data, t->format, t->n_elements);
+        if (w->noise && t->format > FORMAT_BF16) put_noise(&data, w, t);
+        else buffer_put_elements(&data, t->format, t->n_elements);
     }
     *out_header = out->n;
     buffer_pad(out, w->alignment);

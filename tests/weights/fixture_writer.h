@@ -50,6 +50,8 @@ struct gguf_writer {
     uint64_t n_tensors_said, n_keys_said; /* UINT64_MAX: the truth */
     uint64_t alignment;                   /* of data and offsets as written; the key is separate */
     uint64_t drop_tail;                   /* bytes left away at the end */
+    uint64_t noise; /* not 0: bytes of blocks are random ones that begin here, and with noise_mask */
+    uint8_t noise_mask;
     struct written_key {
         char name[80];
         struct buffer value; /* type and bytes */
@@ -87,6 +89,8 @@ struct written_tensor *gguf_writer_tensor(struct gguf_writer *w, const char *nam
 void gguf_drop_tensor(struct gguf_writer *w, const char *name);
 struct written_tensor *gguf_add_tensor(struct gguf_writer *w, const char *name, enum tensor_format format,
                                        uint32_t n_dims, uint64_t d0, uint64_t d1, uint64_t d2);
+/* Another format, with the elements there are. */
+void gguf_set_format(struct written_tensor *tensor, enum tensor_format format);
 /* Part `part` of `n_parts` of a model: of its tensors those with i % n_parts == part, with part 0 all of its keys, and
  * the split.* keys in each. */
 void gguf_writer_init_part(struct gguf_writer *w, enum tensor_format format, uint32_t part, uint32_t n_parts);
