@@ -3,6 +3,7 @@
 #include "ref.h"
 
 #include "exp.h"
+#include "exp_block.h"
 
 #include <math.h>
 
@@ -39,13 +40,24 @@ static void softmax(float *out, const float *z, uint64_t n)
     for (uint64_t k = 0; k < n; k++) out[k] /= sum;
 }
 
+/* Terms are float32, the sum is a double in eight lanes (lane i takes the j with j % 8 == i, rising), added as
+ * ((0+4)+(2+6)) + ((1+5)+(3+7)). */
 static void log_sum_exp(const float *x, uint64_t n, float *out_max, double *out_sum)
 {
-    float max = maximum(x, n);
-    double sum = 0;
-    for (uint64_t k = 0; k < n; k++) sum += exp_f32(x[k] - max);
+    enum { N_LANES = 8 /* divides EXP_BLOCK */ };
+    double lane[N_LANES] = {0};
+    float terms[EXP_BLOCK], max = maximum(x, n);
+    for (uint64_t begin = 0; begin < n; begin += EXP_BLOCK) {
+        uint64_t count = n - begin < EXP_BLOCK ? n - begin : EXP_BLOCK;
+        for (uint64_t i = 0; i < count; i++) terms[i] = x[begin + i] - max;
+        exp_block(terms, count);
+        uint64_t i = 0;
+        for (; i + N_LANES <= count; i += N_LANES)
+            for (int l = 0; l < N_LANES; l++) lane[l] += (double)terms[i + l];
+        for (int l = 0; i < count; i++, l++) lane[l] += (double)terms[i];
+    }
     *out_max = max;
-    *out_sum = sum;
+    *out_sum = ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
 void afmoe__activation_ref(struct kernels *k)

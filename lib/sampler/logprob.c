@@ -1,17 +1,16 @@
-/* Log softmax, see logprob.h. Terms are float32, the sum is a double in eight lanes (lane i takes the j with
- * j % 8 == i, rising), added as ((0+4)+(2+6)) + ((1+5)+(3+7)); the logarithm is computed here: neither compiler nor
- * libm has a say in the result. */
+/* Log softmax, see logprob.h. The sum is that of the kernels' portable level, the logarithm is computed here: neither
+ * CPU level nor compiler nor libm has a say in the result. */
 #include "logprob.h"
 
 #include "error.h"
-#include "exp_block.h"
+#include "kernels.h"
 
 #include <math.h>
-
-enum { N_LANES = 8 /* divides EXP_BLOCK */ };
+#include <string.h>
 
 float afmoe__max_logit(const float *logits, uint64_t n)
 {
+    enum { N_LANES = 8 };
     float lane[N_LANES];
     for (int l = 0; l < N_LANES; l++) lane[l] = -INFINITY;
     uint64_t i = 0;
@@ -42,22 +41,6 @@ static double log_portable(double x)
     return exponent * 0.6931471805599453 + 2.0 * s * series;
 }
 
-static double sum_exp(const float *logits, uint64_t n, float max)
-{
-    double lane[N_LANES] = {0};
-    float terms[EXP_BLOCK];
-    for (uint64_t begin = 0; begin < n; begin += EXP_BLOCK) {
-        uint64_t count = n - begin < EXP_BLOCK ? n - begin : EXP_BLOCK;
-        for (uint64_t i = 0; i < count; i++) terms[i] = logits[begin + i] - max;
-        exp_block(terms, count);
-        uint64_t i = 0;
-        for (; i + N_LANES <= count; i += N_LANES)
-            for (int l = 0; l < N_LANES; l++) lane[l] += (double)terms[i + l];
-        for (int l = 0; i < count; i++, l++) lane[l] += (double)terms[i];
-    }
-    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
-}
-
 afmoe_status afmoe__log_normaliser(struct log_normaliser *out, const float *logits, uint64_t n, afmoe_error *error)
 {
     int bad = 0;
@@ -68,10 +51,13 @@ afmoe_status afmoe__log_normaliser(struct log_normaliser *out, const float *logi
         return afmoe__fail(error, AFMOE_NUMERIC, "the logit of token %llu is %s", (unsigned long long)i,
                            isnan(logits[i]) ? "NaN" : "infinite");
     }
-    float max = afmoe__max_logit(logits, n);
-    if (max == -INFINITY)
+    struct kernels portable;
+    double sum;
+    afmoe__kernels_select(&portable, AFMOE_CPU_C);
+    portable.log_sum_exp(logits, n, &out->max, &sum);
+    if (out->max == -INFINITY)
         return afmoe__fail(error, AFMOE_NUMERIC, "none of %llu logits is finite", (unsigned long long)n);
-    *out = (struct log_normaliser){max, log_portable(sum_exp(logits, n, max))};
+    out->log_sum = log_portable(sum);
     return AFMOE_OK;
 }
 
