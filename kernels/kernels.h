@@ -15,9 +15,10 @@
  *               tokens or heads the call has. One-token and panel products of a format sum in the same order, so
  *               they give the same bits (within one level; levels differ from each other by rounding).
  *
- * Order of summation of a product with floats over k = 0..n-1: eight lanes, lane i takes the k with k % 8 == i in rising k, each
- * step one multiply-add; then ((l0+l4)+(l2+l6)) + ((l1+l5)+(l3+l7)). At level avx512 the formats F32, F16, BF16 and
- * Q8_0 and attention take sixteen lanes, k % 16, of which l0+l8 .. l7+l15 are then summed as the eight.
+ * Order of summation of a product with floats over k = 0..n-1: eight lanes, lane i takes the k with k % 8 == i in rising
+ * k, each step one multiply-add; then ((l0+l4)+(l2+l6)) + ((l1+l5)+(l3+l7)). At level avx512 the formats F32, F16, BF16 and
+ * Q8_0 take sixteen lanes, k % 16, of which l0+l8 .. l7+l15 are then summed as the eight. Attention has orders of its
+ * own, the same at every level, see attention_page.
  *
  * Products with whole numbers (precision FAST, block formats): the sums inside a group of 32 or 256 are whole and
  * exact, so their order is free; groups follow each other in rising k, one value of the accumulator at a time, with
@@ -27,14 +28,10 @@
 
 #include "activations.h"
 #include "format.h"
+#include "page.h"
 
 #include <stddef.h>
 #include <stdint.h>
-
-/* Formats of the key/value cells. */
-enum cell_format { CELLS_F32, CELLS_F16, CELLS_BF16, N_CELL_FORMATS };
-
-enum { PAGE_POSITIONS = 64 }; /* positions of one key/value page */
 
 enum precision { PRECISION_EXACT, PRECISION_FAST, N_PRECISIONS };
 
@@ -55,10 +52,19 @@ struct product_kernels {
     uint64_t (*panel_scratch_bytes)(uint64_t n_columns);
 };
 
-/* Attention of the query heads that share one kv head, one token, over one page (see attention_page). */
-struct attention_state {
-    float max; /* running maximum of the scores, starts at -INFINITY */
-    float sum; /* running sum of exp(score - max), starts at 0 */
+/* One query (a row's query head): what it sees of the page at hand, and its softmax so far. */
+struct attention_query {
+    uint32_t begin, end; /* positions of the page, end <= PAGE_POSITIONS; begin >= end: none */
+    float max;           /* of the scores so far, starts at -INFINITY */
+    float sum;           /* of exp(score - max), starts at 0: nothing seen */
+};
+
+/* What the queries of one kv head read of one page. */
+struct attention_page {
+    const void *keys, *values; /* head_page_bytes each, laid out as page.h says */
+    const void *next;          /* what will be read after them: a hint, any address */
+    uint64_t head_dim;
+    float scale;
 };
 
 struct kernels {
@@ -102,19 +108,27 @@ struct kernels {
      * NaN max or sum. n >= 1. */
     void (*log_sum_exp)(const float *x, uint64_t n, float *out_max, double *out_sum);
 
-    /* Store n floats as cells (round to nearest even). */
-    void (*store_cells[N_CELL_FORMATS])(void *out, const float *x, uint64_t n);
+    /* Store the key or value of one position of a page, head_dim floats, as cells (round to nearest even). Other
+     * positions' bytes are not touched, so that threads may store different positions of a page. */
+    void (*store_key[N_CELL_FORMATS])(void *keys, const float *x, uint64_t head_dim, uint32_t position);
+    void (*store_value[N_CELL_FORMATS])(void *values, const float *x, uint64_t head_dim, uint32_t position);
 
-    /* One page of attention for `n_heads` query heads (q[h * q_stride ..], head_dim each) of one token against the
-     * page of their common kv head: keys [64][head_dim] and values [64][head_dim] cells. Positions
-     * [begin, end) of the page are seen, 0 <= begin < end <= 64. For each head h:
-     *   s_j = scale * (q . k_j)            (product order above)
-     *   new max m'; sum = sum * exp(max - m') + sum_j exp(s_j - m'); acc likewise with v_j, j rising.
-     * acc[h * acc_stride ..][head_dim] starts at 0; the caller divides by sum at the end. */
-    void (*attention_page[N_CELL_FORMATS])(float *acc, uint64_t acc_stride, struct attention_state *state,
-                                           const float *q, uint64_t q_stride, uint64_t n_heads, const void *keys,
-                                           const void *values, uint64_t head_dim, uint32_t begin, uint32_t end,
-                                           float scale);
+    /* n queries of one kv head over one page: q[i * head_dim ..], acc[i * page_dims(head_dim) ..], acc starting at 0
+     * (its floats past head_dim hold anything). For each query, over the positions j that it sees:
+     *   s_j = scale * (q . k_j)            a chain of multiply-adds from 0, dims rising
+     *   m' = max(m, max_j s_j); w_j = exp(s_j - m'), 0 where j is not seen; factor = exp(m - m')
+     *   sum = sum * factor + (sum of w)    sixteen lanes, j % 16, j rising; then l0+l8 .. l7+l15 as the eight above
+     *   acc = acc * factor, then a chain of multiply-adds w_j v_j, j rising over what is seen
+     * A query's bits depend on itself and on what it sees: not on the other queries, nor on bytes of the page that it
+     * does not see, whatever they hold. The levels above the reference agree in all bits. */
+    void (*attention_page[N_CELL_FORMATS])(struct attention_query *queries, uint64_t n, float *acc, const float *q,
+                                           const struct attention_page *page);
+
+    /* Join to each query what `part` has of it over later positions:
+     *   m' = max(m, part m); sum = sum * exp(m - m') + part sum * exp(part m - m'), one multiply-add; acc likewise.
+     * Where one of the two has seen nothing the other is the result, bit for bit. */
+    void (*attention_merge)(struct attention_query *queries, float *acc, const struct attention_query *part,
+                            const float *part_acc, uint64_t n, uint64_t head_dim);
 };
 
 /* Fill the table for a level the CPU has (AFMOE_CPU_* of afmoe.h); variants above it are not used. The table's

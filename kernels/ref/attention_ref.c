@@ -1,81 +1,119 @@
-/* One page of attention with a running softmax, plain C (Milakov and Gimelshein, "Online normalizer calculation for
- * softmax", 2018): for each head, over the positions j seen,
- *   s_j = scale (q . k_j); m' = max(m, max_j s_j); sum = sum e^(m - m') + sum_j e^(s_j - m');
- *   acc = acc e^(m - m') + sum_j e^(s_j - m') v_j, j rising. */
+/* Attention with a running softmax, plain C (Milakov and Gimelshein, "Online normalizer calculation for softmax",
+ * 2018): for each query, over the positions j of a page that it sees,
+ *   s_j = scale (q . k_j); m' = max(m, max_j s_j); w_j = e^(s_j - m');
+ *   sum = sum e^(m - m') + sum_j w_j; acc = acc e^(m - m') + sum_j w_j v_j. */
 #include "ref.h"
 
 #include "exp.h"
 #include "lanes.h"
 
-#include <math.h>
-
-struct page {
-    decode_fn decode;
-    uint64_t cell_bytes;
-    const uint8_t *keys, *values;
-    uint64_t head_dim;
-    uint32_t begin, end;
-};
-
-/* Turns the scores of one head into weights; returns what the sums so far are to be scaled by. */
-static float weigh(float weight[PAGE_POSITIONS], struct attention_state *state, uint32_t begin, uint32_t end)
+static inline float cell(const void *p, enum cell_format format)
 {
-    float max = state->max;
-    for (uint32_t j = begin; j < end; j++) max = weight[j] > max ? weight[j] : max;
-    float sum = 0;
-    for (uint32_t j = begin; j < end; j++) {
-        weight[j] = exp_f32(weight[j] - max);
-        sum += weight[j];
+    float x;
+    if (format == CELLS_F32) decode_f32(&x, p, 1);
+    else if (format == CELLS_F16) decode_f16(&x, p, 1);
+    else decode_bf16(&x, p, 1);
+    return x;
+}
+
+static inline void score(float weight[PAGE_POSITIONS], const struct attention_query *query, const float *q,
+                         const struct attention_page *page, enum cell_format format)
+{
+    const uint8_t *keys = page->keys;
+    for (uint32_t j = query->begin; j < query->end; j++) {
+        float sum = 0;
+        for (uint64_t i = 0; i < page->head_dim; i++)
+            sum += q[i] * cell(keys + key_offset(format, page->head_dim, j, i), format);
+        weight[j] = page->scale * sum;
     }
-    float factor = exp_f32(state->max - max);
-    state->max = max;
-    state->sum = state->sum * factor + sum;
+}
+
+/* The order of kernels.h. */
+static float sum_of_weights(const float weight[PAGE_POSITIONS])
+{
+    float lane[PAGE_LANES] = {0}, eight[LANES];
+    for (int j = 0; j < PAGE_POSITIONS; j++) lane[j % PAGE_LANES] += weight[j];
+    for (int i = 0; i < LANES; i++) eight[i] = lane[i] + lane[i + LANES];
+    return lanes_sum(eight);
+}
+
+/* Turns scores into weights; returns what acc is to be scaled by. */
+static float weigh(float weight[PAGE_POSITIONS], struct attention_query *query)
+{
+    float max = query->max;
+    for (uint32_t j = query->begin; j < query->end; j++) max = weight[j] > max ? weight[j] : max;
+    for (uint32_t j = 0; j < PAGE_POSITIONS; j++)
+        weight[j] = j >= query->begin && j < query->end ? exp_f32(weight[j] - max) : 0;
+    float factor = exp_f32(query->max - max);
+    query->max = max;
+    query->sum = query->sum * factor + sum_of_weights(weight);
     return factor;
 }
 
-static void accumulate(float *acc, const struct page *p, const float weight[PAGE_POSITIONS], float factor)
+static inline void accumulate(float *acc, const struct attention_query *query, const float weight[PAGE_POSITIONS],
+                              float factor, const struct attention_page *page, enum cell_format format)
 {
-    for (uint64_t i = 0; i < p->head_dim; i++) acc[i] *= factor;
-    for (uint32_t j = p->begin; j < p->end; j++) {
-        const uint8_t *value = p->values + j * p->head_dim * p->cell_bytes;
-        float chunk[CHUNK];
-        for (uint64_t i = 0; i < p->head_dim; i += CHUNK) {
-            uint64_t m = p->head_dim - i < CHUNK ? p->head_dim - i : CHUNK;
-            p->decode(chunk, value + i * p->cell_bytes, m);
-            for (uint64_t c = 0; c < m; c++) acc[i + c] += weight[j] * chunk[c];
-        }
+    const uint8_t *values = page->values;
+    for (uint64_t i = 0; i < page->head_dim; i++) {
+        acc[i] *= factor;
+        for (uint32_t j = query->begin; j < query->end; j++)
+            acc[i] += weight[j] * cell(values + value_offset(format, j, i), format);
     }
 }
 
-static inline void attend(const struct page *p, float *acc, uint64_t acc_stride, struct attention_state *state,
-                          const float *q, uint64_t q_stride, uint64_t n_heads, float scale)
+static inline void attend(struct attention_query *queries, uint64_t n, float *acc, const float *q,
+                          const struct attention_page *page, enum cell_format format)
 {
-    for (uint64_t h = 0; h < n_heads; h++) {
+    for (uint64_t i = 0; i < n; i++, q += page->head_dim, acc += page_dims(page->head_dim)) {
         float weight[PAGE_POSITIONS];
-        for (uint32_t j = p->begin; j < p->end; j++)
-            weight[j] = scale * dot_decoded(p->decode, CHUNK * p->cell_bytes,
-                                            p->keys + j * p->head_dim * p->cell_bytes, q + h * q_stride, p->head_dim);
-        float factor = weigh(weight, &state[h], p->begin, p->end);
-        accumulate(acc + h * acc_stride, p, weight, factor);
+        if (queries[i].begin >= queries[i].end) continue;
+        score(weight, &queries[i], q, page, format);
+        float factor = weigh(weight, &queries[i]);
+        accumulate(acc, &queries[i], weight, factor, page, format);
     }
 }
 
-#define DEFINE_ATTENTION(name, bytes)                                                                                  \
-    static void attention_##name(float *acc, uint64_t acc_stride, struct attention_state *state, const float *q,       \
-                                 uint64_t q_stride, uint64_t n_heads, const void *keys, const void *values,            \
-                                 uint64_t head_dim, uint32_t begin, uint32_t end, float scale)                         \
-    {                                                                                                                  \
-        attend(&(struct page){decode_##name, bytes, keys, values, head_dim, begin, end}, acc, acc_stride, state, q,    \
-               q_stride, n_heads, scale);                                                                              \
-    }
+static void attention_f32(struct attention_query *queries, uint64_t n, float *acc, const float *q,
+                          const struct attention_page *page)
+{
+    attend(queries, n, acc, q, page, CELLS_F32);
+}
 
-DEFINE_ATTENTION(f32, 4)
-DEFINE_ATTENTION(f16, 2)
-DEFINE_ATTENTION(bf16, 2)
+static void attention_f16(struct attention_query *queries, uint64_t n, float *acc, const float *q,
+                          const struct attention_page *page)
+{
+    attend(queries, n, acc, q, page, CELLS_F16);
+}
+
+static void attention_bf16(struct attention_query *queries, uint64_t n, float *acc, const float *q,
+                           const struct attention_page *page)
+{
+    attend(queries, n, acc, q, page, CELLS_BF16);
+}
+
+static void attention_merge(struct attention_query *queries, float *acc, const struct attention_query *part,
+                            const float *part_acc, uint64_t n, uint64_t head_dim)
+{
+    uint64_t dims = page_dims(head_dim);
+    for (uint64_t i = 0; i < n; i++, acc += dims, part_acc += dims) {
+        if (part[i].sum == 0) continue;
+        if (queries[i].sum == 0) {
+            queries[i] = part[i];
+            memcpy(acc, part_acc, head_dim * sizeof *acc);
+            continue;
+        }
+        float max = queries[i].max > part[i].max ? queries[i].max : part[i].max;
+        float factor = exp_f32(queries[i].max - max), part_factor = exp_f32(part[i].max - max);
+        queries[i].max = max;
+        queries[i].sum = queries[i].sum * factor + part[i].sum * part_factor;
+        for (uint64_t k = 0; k < head_dim; k++) acc[k] = acc[k] * factor + part_acc[k] * part_factor;
+    }
+}
 
 void afmoe__attention_ref(struct kernels *k)
 {
     k->attention_page[CELLS_F32] = attention_f32;
     k->attention_page[CELLS_F16] = attention_f16;
     k->attention_page[CELLS_BF16] = attention_bf16;
+    k->attention_merge = attention_merge;
 }

@@ -1,23 +1,11 @@
-/* Floats stored as 16-bit key/value cells, eight at a time: the bits of half.h. Float cells stay with the reference,
- * which is a copy. */
+/* One row of floats stored as 16-bit key/value cells: rounded eight at a time to the bits of half.h, then put where
+ * page.h wants them. Float cells stay with the reference, which only moves them. */
 #include "avx2.h"
 
 #include "half.h"
 #include "vector_avx2.h"
 
-static void store_f16(void *out, const float *x, uint64_t n)
-{
-    uint8_t *p = out;
-    uint64_t k = 0;
-    for (; k + 8 <= n; k += 8) {
-        __m128i h = _mm256_cvtps_ph(_mm256_loadu_ps(x + k), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-        _mm_storeu_si128((__m128i *)(void *)(p + 2 * k), h);
-    }
-    for (; k < n; k++) {
-        uint16_t h = f16_from_f32(x[k]);
-        memcpy(p + 2 * k, &h, sizeof h);
-    }
-}
+enum { PIECE = 128 }; /* cells rounded before they are put in place; a multiple of PAGE_LANES */
 
 FORCE_INLINE __m128i narrow_bf16(__m256 x)
 {
@@ -30,20 +18,58 @@ FORCE_INLINE __m128i narrow_bf16(__m256 x)
     return _mm_packus_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1));
 }
 
-static void store_bf16(void *out, const float *x, uint64_t n)
+FORCE_INLINE void narrow(uint16_t out[PIECE], const float *x, uint64_t n, enum cell_format format)
 {
-    uint8_t *p = out;
     uint64_t k = 0;
-    for (; k + 8 <= n; k += 8)
-        _mm_storeu_si128((__m128i *)(void *)(p + 2 * k), narrow_bf16(_mm256_loadu_ps(x + k)));
-    for (; k < n; k++) {
-        uint16_t h = bf16_from_f32(x[k]);
-        memcpy(p + 2 * k, &h, sizeof h);
+    for (; k + 8 <= n; k += 8) {
+        __m256 v = _mm256_loadu_ps(x + k);
+        __m128i h = format == CELLS_BF16 ? narrow_bf16(v)
+                                         : _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+        _mm_storeu_si128((__m128i *)(void *)(out + k), h);
+    }
+    for (; k < n; k++) out[k] = format == CELLS_BF16 ? bf16_from_f32(x[k]) : f16_from_f32(x[k]);
+}
+
+FORCE_INLINE void store_key(uint8_t *keys, const float *x, uint64_t head_dim, uint32_t position,
+                            enum cell_format format)
+{
+    uint16_t cells[PIECE];
+    for (uint64_t first = 0; first < head_dim; first += PIECE) {
+        uint64_t n = head_dim - first < PIECE ? head_dim - first : PIECE;
+        narrow(cells, x + first, n, format);
+        uint8_t *p = keys + key_offset(format, head_dim, position, first);
+        for (uint64_t i = 0; i < n; i++) memcpy(p + 2 * cell_in_tile(format, i, 0), &cells[i], 2);
     }
 }
 
+FORCE_INLINE void store_value(uint8_t *values, const float *x, uint64_t head_dim, uint32_t position,
+                              enum cell_format format)
+{
+    uint16_t cells[PIECE];
+    for (uint64_t first = 0; first < head_dim; first += PIECE) {
+        uint64_t n = head_dim - first < PIECE ? head_dim - first : PIECE;
+        narrow(cells, x + first, n, format);
+        for (uint64_t i = 0; i < n; i++) memcpy(values + value_offset(format, position, first + i), &cells[i], 2);
+    }
+}
+
+#define DEFINE_STORE(name, format)                                                                                     \
+    static void store_key_##name(void *keys, const float *x, uint64_t head_dim, uint32_t position)                     \
+    {                                                                                                                  \
+        store_key(keys, x, head_dim, position, format);                                                                \
+    }                                                                                                                  \
+    static void store_value_##name(void *values, const float *x, uint64_t head_dim, uint32_t position)                 \
+    {                                                                                                                  \
+        store_value(values, x, head_dim, position, format);                                                            \
+    }
+
+DEFINE_STORE(f16, CELLS_F16)
+DEFINE_STORE(bf16, CELLS_BF16)
+
 void afmoe__cells_avx2(struct kernels *k)
 {
-    k->store_cells[CELLS_F16] = store_f16;
-    k->store_cells[CELLS_BF16] = store_bf16;
+    k->store_key[CELLS_F16] = store_key_f16;
+    k->store_key[CELLS_BF16] = store_key_bf16;
+    k->store_value[CELLS_F16] = store_value_f16;
+    k->store_value[CELLS_BF16] = store_value_bf16;
 }

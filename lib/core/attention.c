@@ -5,13 +5,24 @@
  *   o = softmax(s) v; o = o * sigmoid(gate)
  *
  * Query head h uses kv head floor(h / (A/K)). The softmax runs over absolute pages of 64 positions in rising order
- * with a running maximum, so a row's result depends on its position alone: not on what else is in the pass. */
+ * with a running maximum. Pages are taken in spans, fixed ranges of absolute pages: each span begins anew, and spans
+ * are joined in rising order. So a row's result depends on its position alone, not on what else is in the pass, and the
+ * spans of one row can be computed by several workers.
+ *
+ * A tile is some rows of one item; with the heads of one kv head they are the queries that read a page together. */
 #include "attention.h"
 
 #include <math.h>
+#include <stdatomic.h>
+#include <string.h>
 
-/* Rows that one unit takes through the pages together, so that a page read from memory serves all of them. */
-enum { TILE_ROWS = 8 };
+enum {
+    TILE_QUERIES = 48,     /* read a page once for so many, where rows are many */
+    UNITS_PER_THREAD = 4,  /* rather fewer rows a tile than fewer units */
+    SPLIT_ROWS = 4,        /* passes of up to so many rows are split by spans too */
+    FULL_SPAN_PAGES = 8,   /* a span of full layers, doubled with the position: eight to each doubling */
+    SLIDING_SPAN_PAGES = 4 /* the least span of sliding layers; the window has about eight */
+};
 
 struct attention_stage {
     const struct engine *engine;
@@ -22,7 +33,64 @@ struct attention_stage {
     enum cell_format cell_format;
     const struct batch *batch;
     const struct attention_buffers *buffers;
+    uint64_t n_tiles;
+    uint64_t n_parts; /* of the work of a tile and a kv head: 1, or the most spans of any tile */
 };
+
+struct attention_tile {
+    const struct batch_item *item;
+    uint64_t begin, end; /* rows */
+};
+
+/* What a worker has of a tile's queries. */
+struct tile_state {
+    struct attention_query *queries;
+    float *acc;
+};
+
+/* ---- Spans ---- */
+
+/* Full layers: eight spans of 8 pages, then eight of 8, of 16, of 32 pages and so on, so that a row has at least eight
+ * and their number grows with the logarithm of the position. */
+static uint64_t full_span_of(uint64_t page)
+{
+    uint64_t group = page / FULL_SPAN_PAGES, shift = 0;
+    while (group >> shift >= 16) shift++;
+    return 8 * shift + (group >> shift);
+}
+
+static uint64_t full_span_begin(uint64_t span)
+{
+    uint64_t shift = span < 8 ? 0 : span / 8 - 1;
+    return (span - 8 * shift) << shift;
+}
+
+static uint64_t sliding_span_pages(const struct model_config *config)
+{
+    uint64_t eighth = 8 * PAGE_POSITIONS, window = config->sliding_window;
+    uint64_t pages = window / eighth + (window % eighth > 0);
+    return pages > SLIDING_SPAN_PAGES ? pages : SLIDING_SPAN_PAGES;
+}
+
+static uint64_t span_of(const struct attention_stage *stage, uint64_t page)
+{
+    return stage->sliding ? page / sliding_span_pages(stage->config) : full_span_of(page);
+}
+
+/* First page of a span. */
+static uint64_t span_begin(const struct attention_stage *stage, uint64_t span)
+{
+    return stage->sliding ? span * sliding_span_pages(stage->config) : full_span_begin(span) * FULL_SPAN_PAGES;
+}
+
+/* Spans that a tile of up to SPLIT_ROWS rows may see. */
+static uint64_t most_spans(const struct model_config *config)
+{
+    uint64_t window_pages = (config->sliding_window + SPLIT_ROWS) / PAGE_POSITIONS + 2;
+    uint64_t sliding = window_pages / sliding_span_pages(config) + 2;
+    uint64_t full = full_span_of(config->max_positions / PAGE_POSITIONS) + 1;
+    return full > sliding ? full : sliding;
+}
 
 /* ---- Stage 1: norm, rotate, store ---- */
 
@@ -39,13 +107,14 @@ static void store_row(const struct attention_stage *stage, uint64_t row)
     const struct batch_item *item = batch_item_of(stage->batch, row);
     uint64_t position = batch_position(item, row), d = stage->config->head_dim;
     uint64_t half = head_page_bytes(stage->cell_format, d);
-    uint64_t cell_offset = position % PAGE_POSITIONS * d * cell_bytes(stage->cell_format);
     uint8_t *page = cells_page(item->cells, stage->layer, position);
+    const struct kernels *kernels = &stage->engine->kernels;
     for (uint32_t j = 0; j < stage->config->n_kv_heads; j++) {
         uint64_t x = (row * stage->config->n_kv_heads + j) * d;
-        uint8_t *head = page + 2 * j * half;
-        stage->engine->kernels.store_cells[stage->cell_format](head + cell_offset, stage->buffers->k + x, d);
-        stage->engine->kernels.store_cells[stage->cell_format](head + half + cell_offset, stage->buffers->v + x, d);
+        uint8_t *keys = page + 2 * j * half;
+        uint32_t at = position % PAGE_POSITIONS;
+        kernels->store_key[stage->cell_format](keys, stage->buffers->k + x, d, at);
+        kernels->store_value[stage->cell_format](keys + half, stage->buffers->v + x, d, at);
     }
 }
 
@@ -73,74 +142,209 @@ static uint64_t first_seen(const struct attention_stage *stage, uint64_t positio
     return stage->sliding && position >= window ? position - window + 1 : 0;
 }
 
-/* One row against one page, for the query heads of kv head j. */
-static void attend_page(const struct attention_stage *stage, const struct batch_item *item, uint64_t row, uint32_t j,
-                        uint64_t page_index, struct attention_state *state)
+static uint64_t group_size(const struct attention_stage *stage)
 {
-    const struct model_config *config = stage->config;
-    uint64_t d = config->head_dim, n_group = config->n_heads / config->n_kv_heads;
-    uint64_t position = batch_position(item, row), base = page_index * PAGE_POSITIONS;
-    uint64_t first = first_seen(stage, position);
-    if (base > position || base + PAGE_POSITIONS <= first) return;
-    uint32_t begin = first > base ? (uint32_t)(first - base) : 0;
-    uint32_t end = position - base < PAGE_POSITIONS ? (uint32_t)(position - base) + 1 : PAGE_POSITIONS;
-
-    uint64_t half = head_page_bytes(stage->cell_format, d);
-    const uint8_t *keys = cells_page(item->cells, stage->layer, base) + 2 * j * half;
-    uint64_t x = (row * config->n_heads + j * n_group) * d;
-    stage->engine->kernels.attention_page[stage->cell_format](stage->buffers->out + x, d, state, stage->buffers->q + x,
-                                                              d, n_group, keys, keys + half, d, begin, end,
-                                                              1.0f / sqrtf((float)d));
+    return stage->config->n_heads / stage->config->n_kv_heads;
 }
 
-/* Divide by the sums and gate, for the query heads of kv head j. */
-static void finish_row(const struct attention_stage *stage, uint64_t row, uint32_t j,
-                       const struct attention_state *state)
+static uint64_t n_queries(const struct attention_stage *stage, const struct attention_tile *tile)
+{
+    return (tile->end - tile->begin) * group_size(stage);
+}
+
+static uint64_t first_page(const struct attention_stage *stage, const struct attention_tile *tile)
+{
+    return first_seen(stage, batch_position(tile->item, tile->begin)) / PAGE_POSITIONS;
+}
+
+static uint64_t last_page(const struct attention_tile *tile)
+{
+    return batch_position(tile->item, tile->end - 1) / PAGE_POSITIONS;
+}
+
+/* What each query of a tile sees of a page. */
+static void set_seen(const struct attention_stage *stage, const struct attention_tile *tile, uint64_t page,
+                     struct attention_query *queries)
+{
+    uint64_t base = page * PAGE_POSITIONS, n_group = group_size(stage);
+    for (uint64_t row = tile->begin; row < tile->end; row++) {
+        uint64_t position = batch_position(tile->item, row), first = first_seen(stage, position);
+        uint64_t begin = first > base ? first - base : 0, end = position + 1 > base ? position + 1 - base : 0;
+        for (uint64_t h = 0; h < n_group; h++, queries++) {
+            queries->begin = (uint32_t)(begin < PAGE_POSITIONS ? begin : PAGE_POSITIONS);
+            queries->end = (uint32_t)(end < PAGE_POSITIONS ? end : PAGE_POSITIONS);
+        }
+    }
+}
+
+/* The queries of a tile and kv head j, side by side. */
+static void copy_queries(const struct attention_stage *stage, const struct attention_tile *tile, uint32_t j, float *q)
+{
+    uint64_t n = group_size(stage) * stage->config->head_dim, stride = stage->config->n_kv_heads * n;
+    for (uint64_t row = tile->begin; row < tile->end; row++, q += n)
+        memcpy(q, stage->buffers->q + row * stride + j * n, n * sizeof *q);
+}
+
+/* The pages of one span, from nothing. */
+static void attend_span(const struct attention_stage *stage, const struct attention_tile *tile, uint32_t j,
+                        uint64_t span, const float *q, const struct tile_state *out)
+{
+    uint64_t d = stage->config->head_dim, n = n_queries(stage, tile), half = head_page_bytes(stage->cell_format, d);
+    for (uint64_t i = 0; i < n; i++) out->queries[i] = (struct attention_query){.max = -INFINITY};
+    memset(out->acc, 0, n * page_dims(d) * sizeof *out->acc);
+    uint64_t page = span_begin(stage, span), end = span_begin(stage, span + 1), last = last_page(tile);
+    if (page < first_page(stage, tile)) page = first_page(stage, tile);
+    for (; page < end && page <= last; page++) {
+        uint64_t next = page < last ? page + 1 : page;
+        const uint8_t *keys = cells_page(tile->item->cells, stage->layer, page * PAGE_POSITIONS) + 2 * j * half;
+        const uint8_t *after = cells_page(tile->item->cells, stage->layer, next * PAGE_POSITIONS) + 2 * j * half;
+        struct attention_page p = {keys, keys + half, after, d, 1.0f / sqrtf((float)d)};
+        set_seen(stage, tile, page, out->queries);
+        stage->engine->kernels.attention_page[stage->cell_format](out->queries, n, out->acc, q, &p);
+    }
+}
+
+static void merge(const struct attention_stage *stage, const struct attention_tile *tile, const struct tile_state *all,
+                  const struct tile_state *part)
+{
+    stage->engine->kernels.attention_merge(all->queries, all->acc, part->queries, part->acc, n_queries(stage, tile),
+                                           stage->config->head_dim);
+}
+
+/* Divide by the sums and gate. */
+static void finish(const struct attention_stage *stage, const struct attention_tile *tile, uint32_t j,
+                   const struct tile_state *all)
 {
     const struct kernels *kernels = &stage->engine->kernels;
-    const struct model_config *config = stage->config;
-    uint64_t d = config->head_dim, n_group = config->n_heads / config->n_kv_heads;
-    uint64_t x = (row * config->n_heads + j * n_group) * d;
-    for (uint64_t h = 0; h < n_group; h++) kernels->scale(stage->buffers->out + x + h * d, 1.0f / state[h].sum, d);
-    kernels->sigmoid_gate(stage->buffers->out + x, stage->buffers->gate + x, n_group * d);
+    uint64_t d = stage->config->head_dim, n_group = group_size(stage), i = 0;
+    for (uint64_t row = tile->begin; row < tile->end; row++) {
+        uint64_t x = (row * stage->config->n_heads + j * n_group) * d;
+        for (uint64_t h = 0; h < n_group; h++, i++) {
+            float *out = stage->buffers->out + x + h * d;
+            memcpy(out, all->acc + i * page_dims(d), d * sizeof *out);
+            kernels->scale(out, 1.0f / all->queries[i].sum, d);
+        }
+        kernels->sigmoid_gate(stage->buffers->out + x, stage->buffers->gate + x, n_group * d);
+    }
 }
 
-/* Rows [begin, end) of one item, one kv head: pages outside, rows inside. */
-static void attend_tile(const struct attention_stage *stage, const struct batch_item *item, uint64_t begin,
-                        uint64_t end, uint32_t j, struct attention_state *states)
+/* Scratch of one worker. */
+struct tile_scratch {
+    float *q;
+    struct tile_state all, part;
+};
+
+static uint64_t tile_rows_at_most(const struct model_config *config)
 {
-    const struct model_config *config = stage->config;
-    uint64_t n_group = config->n_heads / config->n_kv_heads;
-    for (uint64_t i = 0; i < (end - begin) * n_group; i++) states[i] = (struct attention_state){-INFINITY, 0};
-    for (uint64_t row = begin; row < end; row++)
-        for (uint64_t i = 0; i < n_group * config->head_dim; i++)
-            stage->buffers->out[(row * config->n_heads + j * n_group) * config->head_dim + i] = 0;
-
-    uint64_t first_page = first_seen(stage, batch_position(item, begin)) / PAGE_POSITIONS;
-    uint64_t last_page = batch_position(item, end - 1) / PAGE_POSITIONS;
-    for (uint64_t page = first_page; page <= last_page; page++)
-        for (uint64_t row = begin; row < end; row++)
-            attend_page(stage, item, row, j, page, states + (row - begin) * n_group);
-    for (uint64_t row = begin; row < end; row++) finish_row(stage, row, j, states + (row - begin) * n_group);
+    uint64_t rows = TILE_QUERIES / (config->n_heads / config->n_kv_heads);
+    return rows > SPLIT_ROWS ? rows : SPLIT_ROWS;
 }
 
-/* Unit u: kv head u / n_tiles, tile u % n_tiles of TILE_ROWS rows. A tile that spans items is cut at their borders. */
+static uint64_t lay_out_state(struct tile_state *out, uint8_t *base, uint64_t used, uint64_t n, uint64_t head_dim)
+{
+    out->acc = carve(base, &used, n * page_dims(head_dim), sizeof *out->acc);
+    out->queries = carve(base, &used, n, sizeof *out->queries);
+    return used;
+}
+
+static uint64_t lay_out_scratch(struct tile_scratch *out, uint8_t *base, const struct model_config *config)
+{
+    uint64_t n = tile_rows_at_most(config) * (config->n_heads / config->n_kv_heads), used = 0;
+    out->q = carve(base, &used, n * config->head_dim, sizeof *out->q);
+    used = lay_out_state(&out->all, base, used, n, config->head_dim);
+    return lay_out_state(&out->part, base, used, n, config->head_dim);
+}
+
+static void attend_tile(const struct attention_stage *stage, const struct attention_tile *tile, uint32_t j,
+                        const struct tile_scratch *scratch)
+{
+    uint64_t span = span_of(stage, first_page(stage, tile)), last = span_of(stage, last_page(tile));
+    attend_span(stage, tile, j, span, scratch->q, &scratch->all);
+    while (span < last) {
+        attend_span(stage, tile, j, ++span, scratch->q, &scratch->part);
+        merge(stage, tile, &scratch->all, &scratch->part);
+    }
+    finish(stage, tile, j, &scratch->all);
+}
+
+/* Where the state of a part of a tile is kept: those of a tile and kv head lie one after the other. */
+static struct tile_state part_state(const struct attention_stage *stage, const struct attention_tile *tile, uint32_t j,
+                                    uint64_t part)
+{
+    uint64_t before = tile->begin * stage->config->n_heads + j * n_queries(stage, tile);
+    uint64_t i = before * stage->n_parts + part * n_queries(stage, tile);
+    return (struct tile_state){stage->buffers->part_queries + i,
+                               stage->buffers->part_acc + i * page_dims(stage->config->head_dim)};
+}
+
+/* One span; whoever does the last one of a tile and kv head joins them all. */
+static void attend_part(const struct attention_stage *stage, const struct attention_tile *tile, uint32_t j,
+                        uint64_t part, _Atomic uint32_t *n_left, const float *q)
+{
+    uint64_t first = span_of(stage, first_page(stage, tile)), n = span_of(stage, last_page(tile)) - first + 1;
+    struct tile_state state = part_state(stage, tile, j, part);
+    if (part < n) attend_span(stage, tile, j, first + part, q, &state);
+    if (atomic_fetch_sub(n_left, 1) != 1) return;
+    struct tile_state all = part_state(stage, tile, j, 0);
+    for (uint64_t i = 1; i < n; i++) {
+        state = part_state(stage, tile, j, i);
+        merge(stage, tile, &all, &state);
+    }
+    finish(stage, tile, j, &all);
+}
+
+/* Unit u: part u % n_parts of kv head u / n_parts % n_kv_heads of tile u / n_parts / n_kv_heads. */
 static void attend_units(void *arg, uint64_t begin, uint64_t end, uint32_t worker)
 {
     const struct attention_stage *stage = arg;
-    uint64_t n_rows = stage->batch->n_rows, n_tiles = (n_rows + TILE_ROWS - 1) / TILE_ROWS;
-    struct attention_state *states = engine_scratch(stage->engine, worker);
+    uint64_t n_kv = stage->config->n_kv_heads;
+    struct tile_scratch scratch;
+    lay_out_scratch(&scratch, engine_scratch(stage->engine, worker), stage->config);
     for (uint64_t u = begin; u < end; u++) {
-        uint64_t row = u % n_tiles * TILE_ROWS;
-        uint64_t tile_end = row + TILE_ROWS < n_rows ? row + TILE_ROWS : n_rows;
-        while (row < tile_end) {
-            const struct batch_item *item = batch_item_of(stage->batch, row);
-            uint64_t item_end = item->first_row + item->n_tokens;
-            uint64_t stop = item_end < tile_end ? item_end : tile_end;
-            attend_tile(stage, item, row, stop, (uint32_t)(u / n_tiles), states);
-            row = stop;
+        uint64_t pair = u / stage->n_parts;
+        const struct attention_tile *tile = &stage->buffers->tiles[pair / n_kv];
+        uint32_t j = (uint32_t)(pair % n_kv);
+        copy_queries(stage, tile, j, scratch.q);
+        if (stage->n_parts > 1)
+            attend_part(stage, tile, j, u % stage->n_parts, &stage->buffers->n_left[pair], scratch.q);
+        else
+            attend_tile(stage, tile, j, &scratch);
+    }
+}
+
+/* ---- Both ---- */
+
+static void cut_tiles(struct attention_stage *stage)
+{
+    const struct batch *batch = stage->batch;
+    uint64_t rows = tile_rows_at_most(stage->config), n_kv = stage->config->n_kv_heads;
+    uint64_t even = batch->n_rows * n_kv / (UNITS_PER_THREAD * afmoe__pool_n_threads(stage->engine->pool));
+    if (batch->n_rows > SPLIT_ROWS && even < rows) rows = even ? even : 1;
+    for (uint64_t i = 0; i < batch->n_items; i++) {
+        const struct batch_item *item = &batch->items[i];
+        for (uint64_t row = 0; row < item->n_tokens; row += rows) {
+            uint64_t end = item->n_tokens - row < rows ? item->n_tokens : row + rows;
+            stage->buffers->tiles[stage->n_tiles++] =
+                (struct attention_tile){item, item->first_row + row, item->first_row + end};
         }
     }
+}
+
+/* Few rows: the work is cut by spans too. Not past the positions of the model, for which there is no place. */
+static void cut_parts(struct attention_stage *stage)
+{
+    uint64_t most = 1;
+    stage->n_parts = 1;
+    if (stage->batch->n_rows > SPLIT_ROWS || afmoe__pool_n_threads(stage->engine->pool) == 1) return;
+    for (uint64_t i = 0; i < stage->n_tiles; i++) {
+        const struct attention_tile *tile = &stage->buffers->tiles[i];
+        uint64_t n = span_of(stage, last_page(tile)) - span_of(stage, first_page(stage, tile)) + 1;
+        if (n > most) most = n;
+    }
+    if (most > most_spans(stage->config)) return;
+    stage->n_parts = most;
+    for (uint64_t i = 0; i < stage->n_tiles * stage->config->n_kv_heads; i++)
+        atomic_store_explicit(&stage->buffers->n_left[i], (uint32_t)most, memory_order_relaxed);
 }
 
 void afmoe__attention_run(const struct engine *engine, const struct model_config *config,
@@ -148,13 +352,27 @@ void afmoe__attention_run(const struct engine *engine, const struct model_config
                           const struct batch *batch, const struct attention_buffers *buffers)
 {
     struct attention_stage stage = {engine, config, weights, layer, !config->layer_is_full[layer],
-                                    cell_format, batch, buffers};
+                                    cell_format, batch, buffers, 0, 1};
     engine_run(engine, prepare_rows, &stage, batch->n_rows, 4);
-    uint64_t n_tiles = (batch->n_rows + TILE_ROWS - 1) / TILE_ROWS;
-    engine_run(engine, attend_units, &stage, n_tiles * config->n_kv_heads, 1);
+    cut_tiles(&stage);
+    cut_parts(&stage);
+    engine_run(engine, attend_units, &stage, stage.n_tiles * config->n_kv_heads * stage.n_parts, 1);
+}
+
+uint64_t afmoe__attention_layout(struct attention_buffers *out, uint8_t *base, const struct model_config *config,
+                                 uint64_t max_rows)
+{
+    uint64_t used = 0, rows = max_rows < SPLIT_ROWS ? max_rows : SPLIT_ROWS, heads = config->n_heads;
+    uint64_t n = rows * heads * most_spans(config);
+    out->tiles = carve(base, &used, max_rows, sizeof *out->tiles);
+    out->n_left = carve(base, &used, rows * config->n_kv_heads, sizeof *out->n_left);
+    out->part_queries = carve(base, &used, n, sizeof *out->part_queries);
+    out->part_acc = carve(base, &used, n * page_dims(config->head_dim), sizeof *out->part_acc);
+    return used;
 }
 
 uint64_t afmoe__attention_scratch_bytes(const struct model_config *config)
 {
-    return TILE_ROWS * (config->n_heads / config->n_kv_heads) * sizeof(struct attention_state);
+    struct tile_scratch scratch;
+    return lay_out_scratch(&scratch, NULL, config);
 }

@@ -5,13 +5,24 @@
 #include "batch.h"
 #include "engine.h"
 
+struct attention_tile;
+
 struct attention_buffers {
     float *q;          /* [rows][n_heads * head_dim], normed and rotated in place */
     float *k, *v;      /* [rows][n_kv_heads * head_dim] */
     float *gate;       /* [rows][n_heads * head_dim] */
     float *out;        /* [rows][n_heads * head_dim] */
     const float *cos, *sin; /* [rows][head_dim / 2] */
+    struct attention_tile *tiles; /* [rows] */
+    /* Of few rows, parts that several workers compute: */
+    _Atomic uint32_t *n_left; /* [rows][n_kv_heads] */
+    struct attention_query *part_queries;
+    float *part_acc;
 };
+
+/* Place what attention alone uses, from `tiles` on, in one block of the size returned; with `base` NULL only count. */
+uint64_t afmoe__attention_layout(struct attention_buffers *out, uint8_t *base, const struct model_config *config,
+                                 uint64_t max_rows);
 
 /* Norm and rotate q and k, store k and v as cells, attend, gate. */
 void afmoe__attention_run(const struct engine *engine, const struct model_config *config,

@@ -1,9 +1,9 @@
 /* The key/value cells of one session as the decoder sees them; the session floor owns and fills them.
  *
  * A page holds PAGE_POSITIONS consecutive absolute positions of one layer. Its bytes, for kv head j of n_kv_heads:
- *     keys   [PAGE_POSITIONS][head_dim] cells   at j * 2 * head_page_bytes
- *     values [PAGE_POSITIONS][head_dim] cells   at j * 2 * head_page_bytes + head_page_bytes
- * so that one kv head's page is contiguous for the kernel that reads it. */
+ *     keys   at j * 2 * head_page_bytes
+ *     values at j * 2 * head_page_bytes + head_page_bytes
+ * each laid out as kernels/page.h says, so that one kv head's page is contiguous for the kernel that reads it. */
 #ifndef AFMOE_CORE_CELLS_H
 #define AFMOE_CORE_CELLS_H
 
@@ -14,17 +14,6 @@ struct cells {
     uint8_t **pages;
     uint64_t n_slots;
 };
-
-static inline uint64_t cell_bytes(enum cell_format format)
-{
-    return format == CELLS_F32 ? 4 : 2;
-}
-
-/* Bytes of the keys (or values) of one kv head in one page. */
-static inline uint64_t head_page_bytes(enum cell_format format, uint64_t head_dim)
-{
-    return PAGE_POSITIONS * head_dim * cell_bytes(format);
-}
 
 static inline uint8_t *cells_page(const struct cells *cells, uint32_t layer, uint64_t position)
 {

@@ -87,6 +87,7 @@ static uint64_t lay_out(struct decoder *d, uint8_t *base)
     d->prepared = carve(base, &used, d->prepared_bytes, 1);
     d->attention.cos = d->cos;
     d->attention.sin = d->sin;
+    used += afmoe__attention_layout(&d->attention, base ? base + used : NULL, c, rows);
     return used + afmoe__experts_layout(&d->experts, base ? base + used : NULL, c, rows);
 }
 

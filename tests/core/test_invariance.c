@@ -19,11 +19,11 @@
 
 #include <cmocka.h>
 
-enum { MAX_TOKENS = 160 };
+enum { MAX_TOKENS = 160, LONG_TOKENS = 1400 };
 
 struct model {
     struct checkpoint checkpoint;
-    afmoe_token tokens[MAX_TOKENS]; /* long enough to cross windows and pages */
+    afmoe_token tokens[LONG_TOKENS]; /* MAX_TOKENS cross windows and pages, all of them the spans of attention too */
 };
 
 static void open_model(struct model *model, const char *path)
@@ -34,20 +34,26 @@ static void open_model(struct model *model, const char *path)
     if (afmoe__checkpoint_open(&model->checkpoint, path, &options, &error) != AFMOE_OK)
         fail_msg("%s: %s", path, error.message);
     uint32_t random = 12345;
-    for (int i = 0; i < MAX_TOKENS; i++) {
+    for (int i = 0; i < LONG_TOKENS; i++) {
         random = random * 1664525u + 1013904223u;
         model->tokens[i] = (afmoe_token)(16 + (random >> 8) % (model->checkpoint.config.vocab_size - 16));
     }
 }
 
-static void run(struct runner *runner, const struct model *model, const struct runner_options *options, uint64_t n)
+static void run_up_to(struct runner *runner, const struct model *model, const struct runner_options *options,
+                      uint64_t n, uint64_t max_tokens)
 {
     afmoe_error error;
     afmoe_error_init(&error, sizeof error);
-    if (runner_create(runner, &model->checkpoint.config, &model->checkpoint.weights, options, MAX_TOKENS, &error) !=
+    if (runner_create(runner, &model->checkpoint.config, &model->checkpoint.weights, options, max_tokens, &error) !=
             AFMOE_OK ||
         runner_feed(runner, model->tokens, n, &error) != AFMOE_OK)
         fail_msg("%s", error.message);
+}
+
+static void run(struct runner *runner, const struct model *model, const struct runner_options *options, uint64_t n)
+{
+    run_up_to(runner, model, options, n, MAX_TOKENS);
 }
 
 static void assert_same(const struct runner *a, const struct runner *b, uint64_t n, const char *what)
@@ -93,6 +99,25 @@ static void check_chunks(const struct model *model, int32_t level, enum cell_for
         assert_same(&whole, &other, MAX_TOKENS, runs[i].what);
         runner_free(&other);
     }
+    runner_free(&whole);
+}
+
+/* At a depth where attention is made of several spans: by one worker, and of few rows by several. */
+static void check_spans(const struct model *model, int32_t level, enum cell_format cells)
+{
+    static const uint64_t pieces[] = {1, 4, 3, 1, 5, 2, 1}; /* rows of the last passes */
+    struct runner_options options = {level, 1, 256, cells};
+    struct runner whole, other;
+    uint64_t n = LONG_TOKENS;
+    run_up_to(&whole, model, &options, LONG_TOKENS, LONG_TOKENS);
+    options.n_threads = 3;
+    options.chunk_tokens = 100;
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) n -= pieces[i];
+    run_up_to(&other, model, &options, n, LONG_TOKENS);
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; n += pieces[i++])
+        assert_int_equal(runner_feed(&other, model->tokens + n, pieces[i], NULL), AFMOE_OK);
+    assert_same(&whole, &other, LONG_TOKENS, "several spans");
+    runner_free(&other);
     runner_free(&whole);
 }
 
@@ -207,9 +232,26 @@ static void whole_numbers(void **state)
     check_fast(getenv("AFMOE_TEST_MODEL"));
 }
 
+static void long_sequence(void **state)
+{
+    char path[4096];
+    struct model model;
+    (void)state;
+    open_model(&model, data_path(path, sizeof path, "nano"));
+    model.checkpoint.config.max_positions = 2 * LONG_TOKENS;
+    model.checkpoint.config.sliding_window = LONG_TOKENS / 2;
+    for (int32_t level = 0; level <= afmoe__cpu_level(); level++) {
+        struct kernels kernels;
+        afmoe__kernels_select(&kernels, level);
+        for (int cells = 0; kernels.level == level && cells < N_CELL_FORMATS; cells++)
+            check_spans(&model, level, (enum cell_format)cells);
+    }
+    afmoe__checkpoint_close(&model.checkpoint);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(small_models), cmocka_unit_test(block_formats),
-                                       cmocka_unit_test(whole_numbers)};
+                                       cmocka_unit_test(whole_numbers), cmocka_unit_test(long_sequence)};
     return cmocka_run_group_tests_name("invariance", tests, NULL, NULL);
 }

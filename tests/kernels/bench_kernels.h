@@ -4,8 +4,8 @@
 
 #include "kernels.h"
 
-/* The products of one format by its name; NULL: of all, and the rest. Returns the exit status: 0, or 1 when there is no
- * memory. */
+/* The products of one format by its name, or "attention"; NULL: everything. Returns the exit status: 0, or 1 when there
+ * is no memory. */
 int bench_kernels(const struct kernels *levels, int n_levels, const char *format);
 
 #endif

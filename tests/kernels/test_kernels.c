@@ -7,7 +7,7 @@
  *
  *   test_kernels               the tests
  *   test_kernels --exhaustive  exp over all 2^32 floats instead of every 251st
- *   test_kernels --bench [FORMAT]  figures instead of tests */
+ *   test_kernels --bench [FORMAT, attention]  figures instead of tests */
 #include "afmoe.h"
 #include "bench_kernels.h"
 #include "cpu.h"
@@ -179,37 +179,70 @@ static void test_rounding_to_16_bits(void **state)
     }
 }
 
+static uint64_t offset_of_cell(int format, bool is_key, uint64_t head_dim, uint32_t position, uint64_t dim)
+{
+    if (is_key) return key_offset((enum cell_format)format, head_dim, position, dim);
+    return value_offset((enum cell_format)format, position, dim);
+}
+
+static void expect_stored(int format, bool is_key, const uint8_t *page, const float *x, uint64_t head_dim,
+                          uint32_t position)
+{
+    uint64_t n_bytes = head_page_bytes((enum cell_format)format, head_dim), n_untouched = 0;
+    uint64_t cell = cell_bytes((enum cell_format)format);
+    for (uint64_t i = 0; i < head_dim; i++) {
+        uint64_t at = offset_of_cell(format, is_key, head_dim, position, i);
+        uint16_t h = format == CELLS_F16 ? f16_from_f32(x[i]) : bf16_from_f32(x[i]);
+        assert_true(at + cell <= n_bytes);
+        assert_true(same_bits(page + at, format == CELLS_F32 ? (const void *)&x[i] : (const void *)&h, cell));
+    }
+    for (uint64_t at = 0; at < n_bytes; at++) n_untouched += page[at] == 0;
+    assert_true(n_untouched >= n_bytes - head_dim * cell);
+}
+
+/* half.h, which the tests above hold to the formats, says the bits. */
 static void test_store_cells(void **state)
 {
     (void)state;
-    for (int l = 1; l < n_levels; l++)
-        for (int c = 0; c < N_CELL_FORMATS; c++) {
-            size_t cell = c == CELLS_F32 ? 4 : 2;
-            for (int i = 0; i < N_SIZES; i++)
-                for (size_t shift = 0; shift < 2; shift++) {
-                    uint64_t n = size_of_case(i);
-                    float *x = guarded_place(&in[0], n * sizeof *x);
-                    for (uint64_t k = 0; k < n; k++) { /* any bits, NaN too; every other within the range of f16 */
-                        uint32_t bits = random32();
-                        x[k] = k & 1 ? float_from_bits(bits) : ldexpf(uniform(), (int)below(48) - 30);
-                    }
-                    uint8_t *got = poisoned_place(&out_memory[0], n * cell + shift);
-                    uint8_t *want = poisoned_place(&out_memory[1], n * cell + shift);
-                    levels[l].store_cells[c](got + shift, x, n);
-                    levels[0].store_cells[c](want + shift, x, n);
-                    assert_true(same_bits(got, want, n * cell + shift));
-                    assert_true(poison_whole(&out_memory[0], n * cell + shift));
-                    assert_true(poison_whole(&out_memory[1], n * cell + shift));
+    for (int l = 0; l < n_levels; l++)
+        for (int c = 0; c < N_CELL_FORMATS; c++)
+            for (int i = 0; i < N_SIZES; i++) {
+                uint64_t n = size_of_case(i), n_bytes = head_page_bytes((enum cell_format)c, n);
+                float *x = guarded_place(&in[0], n * sizeof *x);
+                for (uint64_t k = 0; k < n; k++) { /* any bits, NaN too; every other within the range of f16 */
+                    uint32_t bits = random32();
+                    x[k] = k & 1 ? float_from_bits(bits) : ldexpf(uniform(), (int)below(48) - 30);
                 }
-        }
-    for (int l = 0; l < n_levels; l++) { /* the reference is half.h, which the tests above hold to the formats */
-        float x[3] = {1.0f, -0.1f, 70000.0f};
-        uint16_t got[3];
-        levels[l].store_cells[CELLS_F16](got, x, 3);
-        for (int k = 0; k < 3; k++) assert_int_equal(got[k], f16_from_f32(x[k]));
-        levels[l].store_cells[CELLS_BF16](got, x, 3);
-        for (int k = 0; k < 3; k++) assert_int_equal(got[k], bf16_from_f32(x[k]));
-    }
+                for (int is_key = 0; is_key < 2; is_key++) {
+                    uint32_t position = below(PAGE_POSITIONS);
+                    uint8_t *page = poisoned_place(&out_memory[0], n_bytes);
+                    memset(page, 0, n_bytes);
+                    (is_key ? levels[l].store_key : levels[l].store_value)[c](page, x, n, position);
+                    expect_stored(c, is_key, page, x, n, position);
+                    assert_true(poison_whole(&out_memory[0], n_bytes));
+                }
+            }
+}
+
+/* No two cells of a page share a byte. */
+static void test_page_layout(void **state)
+{
+    (void)state;
+    static const uint64_t dims[] = {1, 2, 15, 16, 17, 128};
+    for (int c = 0; c < N_CELL_FORMATS; c++)
+        for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
+            for (int is_key = 0; is_key < 2; is_key++) {
+                uint64_t n_bytes = head_page_bytes((enum cell_format)c, dims[i]);
+                uint64_t cell = cell_bytes((enum cell_format)c);
+                uint8_t *taken = poisoned_place(&out_memory[0], n_bytes);
+                memset(taken, 0, n_bytes);
+                for (uint32_t j = 0; j < PAGE_POSITIONS; j++)
+                    for (uint64_t k = 0; k < dims[i]; k++) {
+                        uint64_t at = offset_of_cell(c, is_key, dims[i], j, k);
+                        assert_true(at % cell == 0 && at + cell <= n_bytes && !taken[at]);
+                        taken[at] = 1;
+                    }
+            }
 }
 
 /* ---- exp ---- */
@@ -908,141 +941,262 @@ static void test_whole_products_not_finite(void **state)
 
 /* ---- Attention ---- */
 
-enum { MAX_HEADS = 9, MAX_DIM = 300, MAX_PAGES = 3 };
+enum { MAX_QUERIES = 50, MAX_DIM = 300, MAX_PAGES = 3 };
 
 struct attention_case {
-    int cells;
-    uint64_t n_heads, head_dim, q_stride, acc_stride;
-    uint32_t n_pages, begin[MAX_PAGES], end[MAX_PAGES];
+    enum cell_format cells;
+    uint64_t n_queries, head_dim;
+    uint32_t n_pages;
+    struct {
+        uint32_t begin, end;
+    } seen[MAX_PAGES][MAX_QUERIES];
     float scale;
     float *q;
-    uint8_t *keys, *values;
-    float *key_floats, *value_floats; /* [pages][64][head_dim] as the cells have them */
+    uint8_t *pages; /* keys, values, keys, values.. */
+    float *keys, *values; /* [pages][64][head_dim] as the cells have them */
 };
 
-static float cell_to_float(int cells, const uint8_t *p, uint64_t k)
+static float cell_to_float(enum cell_format cells, const uint8_t *p)
 {
     float x;
     uint16_t h;
     if (cells == CELLS_F32) {
-        memcpy(&x, p + 4 * k, 4);
+        memcpy(&x, p, 4);
         return x;
     }
-    memcpy(&h, p + 2 * k, 2);
+    memcpy(&h, p, 2);
     return cells == CELLS_F16 ? f16_to_f32(h) : bf16_to_f32(h);
 }
 
-static void make_cells(int cells, uint8_t *out, float *floats, uint64_t n, float size)
+static uint8_t *half_page(const struct attention_case *c, uint32_t page, bool is_key)
 {
-    for (uint64_t k = 0; k < n; k++) floats[k] = uniform() * size;
-    levels[0].store_cells[cells](out, floats, n);
-    for (uint64_t k = 0; k < n; k++) floats[k] = cell_to_float(cells, out, k);
+    return c->pages + (2 * page + !is_key) * head_page_bytes(c->cells, c->head_dim);
 }
 
-static void check_head(const struct kernels *k, const struct attention_case *c, uint64_t h, const float *acc,
-                       const struct attention_state *st)
+/* What rows of a chunk and their heads see: ends one after the other, and beginnings, and nothing; or anything. */
+static void draw_seen(struct attention_case *c, uint32_t page)
 {
-    uint64_t d = c->head_dim;
+    bool causal = below(2);
+    uint32_t begin = below(PAGE_POSITIONS), end = begin + below(PAGE_POSITIONS - begin) + 1, per_row = 1 + below(4);
+    if (below(3) == 0) begin = 0, end = PAGE_POSITIONS;
+    for (uint64_t i = 0; i < c->n_queries; i++) {
+        uint32_t shift = (uint32_t)i / per_row;
+        if (!causal) begin = below(PAGE_POSITIONS + 1), end = below(PAGE_POSITIONS + 1), shift = 0;
+        c->seen[page][i].begin = begin + shift < PAGE_POSITIONS ? begin + shift : PAGE_POSITIONS;
+        c->seen[page][i].end = end + shift < PAGE_POSITIONS ? end + shift : PAGE_POSITIONS;
+    }
+    if (page == 0) c->seen[0][0].begin = 0, c->seen[0][0].end = 1 + below(PAGE_POSITIONS);
+}
+
+static bool sees(const struct attention_case *c, uint32_t page, uint64_t i, uint32_t position)
+{
+    return position >= c->seen[page][i].begin && position < c->seen[page][i].end;
+}
+
+/* Numbers where any query looks; elsewhere the page keeps what it had: NaN. */
+static void store_position(struct attention_case *c, uint32_t page, uint32_t position, float size)
+{
+    bool any = false;
+    uint64_t at = ((uint64_t)page * PAGE_POSITIONS + position) * c->head_dim;
+    for (uint64_t i = 0; i < c->n_queries; i++) any |= sees(c, page, i, position);
+    for (uint64_t k = 0; k < c->head_dim; k++) {
+        c->keys[at + k] = any ? uniform() * size : NAN;
+        c->values[at + k] = any ? uniform() : NAN;
+    }
+    if (!any) return;
+    levels[0].store_key[c->cells](half_page(c, page, true), c->keys + at, c->head_dim, position);
+    levels[0].store_value[c->cells](half_page(c, page, false), c->values + at, c->head_dim, position);
+    for (uint64_t k = 0; k < c->head_dim; k++) {
+        c->keys[at + k] = cell_to_float(c->cells, half_page(c, page, true) +
+                                                      offset_of_cell(c->cells, true, c->head_dim, position, k));
+        c->values[at + k] = cell_to_float(c->cells, half_page(c, page, false) +
+                                                        offset_of_cell(c->cells, false, c->head_dim, position, k));
+    }
+}
+
+static void make_attention(struct attention_case *c, enum cell_format cells, uint64_t head_dim, uint64_t n_queries,
+                           float size)
+{
+    uint64_t half = head_page_bytes(cells, head_dim);
+    *c = (struct attention_case){.cells = cells, .n_queries = n_queries, .head_dim = head_dim};
+    c->n_pages = 1 + below(MAX_PAGES);
+    c->scale = 1 / sqrtf((float)head_dim);
+    c->q = guarded_place(&in[0], n_queries * head_dim * sizeof *c->q);
+    fill(c->q, n_queries * head_dim, PLAIN);
+    c->pages = guarded_place(&in[1], 2 * c->n_pages * half);
+    memset(c->pages, 0xff, 2 * c->n_pages * half);
+    c->keys = malloc(2 * c->n_pages * PAGE_POSITIONS * head_dim * sizeof(float));
+    assert_non_null(c->keys);
+    c->values = c->keys + c->n_pages * PAGE_POSITIONS * head_dim;
+    for (uint32_t p = 0; p < c->n_pages; p++) {
+        draw_seen(c, p);
+        for (uint32_t j = 0; j < PAGE_POSITIONS; j++) store_position(c, p, j, size);
+    }
+}
+
+/* Of one query, over all pages. A chain of n multiply-adds errs by at most (n + 1) u times the sum of the terms'
+ * sizes. */
+static void check_query(const struct kernels *k, const struct attention_case *c, uint64_t q, const float *acc,
+                        const struct attention_query *got)
+{
+    uint64_t d = c->head_dim, n = 0;
     double score[MAX_PAGES * PAGE_POSITIONS], value[MAX_DIM] = {0}, size[MAX_DIM] = {0};
     double max = -INFINITY, sum = 0, score_error = 0;
-    uint64_t n = 0;
-    for (uint32_t p = 0; p < c->n_pages; p++)
-        for (uint32_t j = c->begin[p]; j < c->end[p]; j++, n++) {
-            double s = 0, terms = 0;
-            for (uint64_t i = 0; i < d; i++) {
-                double term = (double)c->q[h * c->q_stride + i] * c->key_floats[(p * PAGE_POSITIONS + j) * d + i];
-                s += term;
-                terms += fabs(term);
-            }
-            score[n] = s * c->scale;
-            score_error = fmax(score_error, terms * c->scale * ((double)d / 8 + 6) * U);
-            max = fmax(max, score[n]);
+    float exact_max = -INFINITY;
+    for (uint32_t j = 0; j < c->n_pages * PAGE_POSITIONS; j++) {
+        double s = 0, terms = 0;
+        float chain = 0;
+        if (!sees(c, j / PAGE_POSITIONS, q, j % PAGE_POSITIONS)) continue;
+        for (uint64_t i = 0; i < d; i++) {
+            double term = (double)c->q[q * d + i] * c->keys[j * d + i];
+            s += term;
+            terms += fabs(term);
+            chain = fmaf(c->q[q * d + i], c->keys[j * d + i], chain);
         }
+        score[n] = s * c->scale;
+        score_error = fmax(score_error, terms * c->scale * ((double)d + 3) * U);
+        max = fmax(max, score[n++]);
+        exact_max = fmaxf(exact_max, c->scale * chain);
+    }
+    if (n == 0) assert_true(got->sum == 0 && got->max == -INFINITY);
+    if (n == 0) return;
+    expect_near(got->max, max, score_error, "attention max", k->level, d, q);
+    if (k->level != AFMOE_CPU_C) assert_true(got->max == exact_max);
     n = 0;
-    for (uint32_t p = 0; p < c->n_pages; p++)
-        for (uint32_t j = c->begin[p]; j < c->end[p]; j++, n++) {
-            double w = exp(score[n] - max);
-            sum += w;
-            for (uint64_t i = 0; i < d; i++) {
-                double v = c->value_floats[(p * PAGE_POSITIONS + j) * d + i];
-                value[i] += w * v;
-                size[i] += w * fabs(v);
-            }
+    for (uint32_t j = 0; j < c->n_pages * PAGE_POSITIONS; j++) {
+        if (!sees(c, j / PAGE_POSITIONS, q, j % PAGE_POSITIONS)) continue;
+        double w = exp(score[n++] - max);
+        sum += w;
+        for (uint64_t i = 0; i < d; i++) {
+            value[i] += w * c->values[j * d + i];
+            size[i] += w * fabs((double)c->values[j * d + i]);
         }
-    expect_near(st->max, max, score_error, "attention max", k->level, d, h);
+    }
     /* Weights err by exp(score errors), the rounded difference s - max (under 100 here for any that count) and exp;
-     * a chain over n positions and three pages' factors follows. */
-    double relative = 4 * score_error + (100 + (double)n + 20) * U;
+     * a chain over n positions and the factors of pages and a merge follow. */
+    double relative = 4 * score_error + (100 + (double)n + 30) * U;
     for (uint64_t i = 0; i < d; i++)
-        expect_near(acc[i] / st->sum, value[i] / sum, 2 * relative * size[i] / sum + DENORMAL, "attention", k->level, d,
-                    i);
+        expect_near(acc[i] / got->sum, value[i] / sum, 2 * relative * size[i] / sum + DENORMAL, "attention", k->level,
+                    d, i);
 }
 
+/* Queries [first, first + n) over pages [begin, end). */
 static void run_pages(const struct kernels *k, const struct attention_case *c, float *acc,
-                      struct attention_state *st, uint64_t first, uint64_t n_heads)
+                      struct attention_query *queries, uint64_t first, uint64_t n, uint32_t begin, uint32_t end)
 {
-    uint64_t cell = c->cells == CELLS_F32 ? 4 : 2, page = PAGE_POSITIONS * c->head_dim * cell;
-    for (uint64_t h = 0; h < n_heads; h++) {
-        st[h] = (struct attention_state){-INFINITY, 0};
-        memset(acc + h * c->acc_stride, 0, c->head_dim * sizeof *acc);
+    for (uint64_t i = 0; i < n; i++) queries[i] = (struct attention_query){.max = -INFINITY};
+    memset(acc, 0, n * page_dims(c->head_dim) * sizeof *acc);
+    for (uint32_t p = begin; p < end; p++) {
+        for (uint64_t i = 0; i < n; i++) {
+            queries[i].begin = c->seen[p][first + i].begin;
+            queries[i].end = c->seen[p][first + i].end;
+        }
+        struct attention_page page = {half_page(c, p, true), half_page(c, p, false), c->pages, c->head_dim, c->scale};
+        k->attention_page[c->cells](queries, n, acc, c->q + first * c->head_dim, &page);
     }
-    for (uint32_t p = 0; p < c->n_pages; p++)
-        k->attention_page[c->cells](acc, c->acc_stride, st, c->q + first * c->q_stride, c->q_stride, n_heads,
-                                    c->keys + p * page, c->values + p * page, c->head_dim, c->begin[p], c->end[p],
-                                    c->scale);
 }
 
-static void run_attention(const struct kernels *k, int cells, uint64_t head_dim, uint64_t n_heads, float size)
+static bool same_query(const struct attention_case *c, const struct attention_query *a, const float *a_acc,
+                       const struct attention_query *b, const float *b_acc)
 {
-    struct attention_case c = {.cells = cells, .n_heads = n_heads, .head_dim = head_dim};
-    c.n_pages = 1 + below(MAX_PAGES);
-    uint64_t cell = cells == CELLS_F32 ? 4 : 2, n = c.n_pages * PAGE_POSITIONS * head_dim;
-    c.scale = 1 / sqrtf((float)head_dim);
-    c.q_stride = head_dim + below(3);
-    c.acc_stride = head_dim + below(3);
-    for (uint32_t p = 0; p < c.n_pages; p++) {
-        c.begin[p] = p == 0 ? below(PAGE_POSITIONS) : 0;
-        c.end[p] = p + 1 == c.n_pages ? c.begin[p] + 1 + below(PAGE_POSITIONS - c.begin[p]) : PAGE_POSITIONS;
-    }
-    c.q = guarded_place(&in[0], ((n_heads - 1) * c.q_stride + head_dim) * sizeof *c.q);
-    fill(c.q, (n_heads - 1) * c.q_stride + head_dim, PLAIN);
-    c.keys = guarded_place(&in[1], n * cell);
-    c.values = guarded_place(&in[2], n * cell);
-    c.key_floats = malloc(2 * n * sizeof(float));
-    assert_non_null(c.key_floats);
-    c.value_floats = c.key_floats + n;
-    make_cells(cells, c.keys, c.key_floats, n, size);
-    make_cells(cells, c.values, c.value_floats, n, 1);
+    return same_bits(&a->max, &b->max, sizeof a->max) && same_bits(&a->sum, &b->sum, sizeof a->sum) &&
+           same_bits(a_acc, b_acc, c->head_dim * sizeof *a_acc);
+}
 
-    size_t acc_bytes = ((n_heads - 1) * c.acc_stride + head_dim) * sizeof(float);
-    float *acc = poisoned_place(&out_memory[0], acc_bytes);
-    struct attention_state st[MAX_HEADS];
-    run_pages(k, &c, acc, st, 0, n_heads);
-    assert_true(poison_whole(&out_memory[0], acc_bytes));
-    for (uint64_t h = 0; h < n_heads; h++) {
-        check_head(k, &c, h, acc + h * c.acc_stride, &st[h]);
-        float alone[MAX_DIM];
-        struct attention_state alone_state;
-        run_pages(k, &c, alone, &alone_state, h, 1);
-        assert_true(same_bits(alone, acc + h * c.acc_stride, head_dim * sizeof(float)));
-        assert_true(same_bits(&alone_state, &st[h], sizeof alone_state));
-        for (uint64_t i = head_dim; h + 1 < n_heads && i < c.acc_stride; i++)
-            assert_int_equal(float_bits(acc[h * c.acc_stride + i]), 0xa5a5a5a5u);
+/* The first page and the others apart, then joined. */
+static void check_merge(const struct kernels *k, const struct attention_case *c, float *acc)
+{
+    static float part_acc[MAX_QUERIES * (MAX_DIM + PAGE_LANES)], before_acc[MAX_QUERIES * (MAX_DIM + PAGE_LANES)];
+    struct attention_query queries[MAX_QUERIES], part[MAX_QUERIES], before[MAX_QUERIES];
+    uint64_t dims = page_dims(c->head_dim), n = c->n_queries;
+    run_pages(k, c, acc, queries, 0, n, 0, 1);
+    run_pages(k, c, part_acc, part, 0, n, 1, c->n_pages);
+    memcpy(before, queries, n * sizeof *before);
+    memcpy(before_acc, acc, n * dims * sizeof *acc);
+    k->attention_merge(queries, acc, part, part_acc, n, c->head_dim);
+    for (uint64_t i = 0; i < n; i++) {
+        check_query(k, c, i, acc + i * dims, &queries[i]);
+        if (part[i].sum == 0)
+            assert_true(same_query(c, &queries[i], acc + i * dims, &before[i], before_acc + i * dims));
+        else if (before[i].sum == 0)
+            assert_true(same_query(c, &queries[i], acc + i * dims, &part[i], part_acc + i * dims));
     }
-    free(c.key_floats);
+}
+
+static void run_attention(const struct attention_case *c)
+{
+    static float first_acc[MAX_QUERIES * (MAX_DIM + PAGE_LANES)];
+    struct attention_query first[MAX_QUERIES];
+    uint64_t dims = page_dims(c->head_dim), n = c->n_queries;
+    for (int l = 0; l < n_levels; l++) {
+        const struct kernels *k = &levels[l];
+        float *acc = poisoned_place(&out_memory[0], n * dims * sizeof *acc);
+        struct attention_query queries[MAX_QUERIES];
+        run_pages(k, c, acc, queries, 0, n, 0, c->n_pages);
+        for (uint64_t i = 0; i < n; i++) {
+            float alone_acc[MAX_DIM + PAGE_LANES];
+            struct attention_query alone;
+            check_query(k, c, i, acc + i * dims, &queries[i]);
+            run_pages(k, c, alone_acc, &alone, i, 1, 0, c->n_pages);
+            assert_true(same_query(c, &alone, alone_acc, &queries[i], acc + i * dims));
+            if (l > 1) assert_true(same_query(c, &first[i], first_acc + i * dims, &queries[i], acc + i * dims));
+        }
+        if (l == 1) memcpy(first, queries, sizeof first), memcpy(first_acc, acc, n * dims * sizeof *acc);
+        check_merge(k, c, acc);
+        assert_true(poison_whole(&out_memory[0], n * dims * sizeof *acc));
+    }
 }
 
 static void test_attention(void **state)
 {
     (void)state;
-    static const uint64_t dims[] = {1, 2, 7, 8, 10, 16, 20, 24, 31, 64, 80, 96, 128, 256, 299};
-    for (int l = 0; l < n_levels; l++)
-        for (int cells = 0; cells < N_CELL_FORMATS; cells++)
-            for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
-                for (uint64_t n_heads = 1; n_heads <= MAX_HEADS; n_heads++) {
-                    run_attention(&levels[l], cells, dims[i], n_heads, 1);
-                    run_attention(&levels[l], cells, dims[i], n_heads, 100); /* one key takes nearly all */
+    static const uint64_t dims[] = {1, 2, 7, 8, 10, 16, 20, 24, 31, 33, 64, 80, 96, 128, 256, 299};
+    static const uint64_t counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 17, 32, 50};
+    for (int cells = 0; cells < N_CELL_FORMATS; cells++)
+        for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
+            for (size_t j = 0; j < sizeof counts / sizeof *counts; j++)
+                for (float size = 1; size < 200; size *= 100) { /* at 100 one key takes nearly all */
+                    struct attention_case c;
+                    make_attention(&c, (enum cell_format)cells, dims[i], counts[j], size);
+                    run_attention(&c);
+                    free(c.keys);
                 }
+}
+
+/* Infinities and NaN in a key or value reach the queries that see it and no bit of another. */
+static void test_attention_not_finite(void **state)
+{
+    (void)state;
+    static float good_acc[MAX_QUERIES * 48], acc[MAX_QUERIES * 48];
+    struct attention_query good[MAX_QUERIES], queries[MAX_QUERIES];
+    for (int trial = 0; trial < 300; trial++) {
+        struct attention_case c;
+        make_attention(&c, (enum cell_format)(trial % N_CELL_FORMATS), 33, 1 + below(MAX_QUERIES), 1);
+        uint32_t page = below(c.n_pages), position = below(PAGE_POSITIONS);
+        uint64_t dims = page_dims(c.head_dim);
+        bool is_key = below(2);
+        uint8_t *cell = half_page(&c, page, is_key) + offset_of_cell(c.cells, is_key, c.head_dim, position, below(33));
+        uint32_t bad = below(2) ? 0x7f800000 : 0x7fc00000; /* infinity, NaN */
+        uint16_t bad_half = (uint16_t)(bad >> 16);
+        if (c.cells == CELLS_F16) bad_half = bad == 0x7f800000 ? 0x7c00 : 0x7e00;
+        for (int l = 0; l < n_levels; l++) {
+            uint8_t kept[4];
+            run_pages(&levels[l], &c, good_acc, good, 0, c.n_queries, 0, c.n_pages);
+            memcpy(kept, cell, cell_bytes(c.cells));
+            memcpy(cell, c.cells == CELLS_F32 ? (const void *)&bad : (const void *)&bad_half, cell_bytes(c.cells));
+            run_pages(&levels[l], &c, acc, queries, 0, c.n_queries, 0, c.n_pages);
+            memcpy(cell, kept, cell_bytes(c.cells));
+            for (uint64_t i = 0; i < c.n_queries; i++) {
+                bool finite = true;
+                for (uint64_t k = 0; k < c.head_dim; k++) finite &= isfinite(acc[i * dims + k]) != 0;
+                if (!sees(&c, page, i, position))
+                    assert_true(same_query(&c, &good[i], good_acc + i * dims, &queries[i], acc + i * dims));
+                else if (!is_key) assert_false(finite);
+                else if (bad == 0x7fc00000) assert_true(isnan(queries[i].sum) && !finite);
+            }
+        }
+        free(c.keys);
+    }
 }
 
 /* ---- Selection ---- */
@@ -1061,9 +1215,9 @@ static void test_select(void **state)
                 assert_true(p->activation == ACTIVATION_F32 || k.prepare[p->activation]);
             }
         for (int cells = 0; cells < N_CELL_FORMATS; cells++)
-            assert_true(k.store_cells[cells] && k.attention_page[cells]);
+            assert_true(k.store_key[cells] && k.store_value[cells] && k.attention_page[cells]);
         assert_true(k.rms_norm && k.add && k.scale && k.add_scaled && k.rope && k.silu_mul && k.sigmoid_gate &&
-                    k.sigmoid && k.softmax && k.log_sum_exp);
+                    k.sigmoid && k.softmax && k.log_sum_exp && k.attention_merge);
     }
     assert_string_equal(afmoe__cpu_level_name(AFMOE_CPU_AVX512BF16), "avx512bf16");
     assert_string_equal(afmoe__cpu_level_name(99), "unknown");
@@ -1133,6 +1287,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_f16_round_trip),
         cmocka_unit_test(test_rounding_to_16_bits),
         cmocka_unit_test(test_store_cells),
+        cmocka_unit_test(test_page_layout),
         cmocka_unit_test(test_exp),
         cmocka_unit_test(test_exp_of_levels),
         cmocka_unit_test(test_sigmoid_of_all_floats),
@@ -1151,6 +1306,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_whole_products),
         cmocka_unit_test(test_whole_products_not_finite),
         cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_attention_not_finite),
         cmocka_unit_test(test_cpu_has_level),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
