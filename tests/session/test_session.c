@@ -457,7 +457,7 @@ static void random_walks_keep_the_bits(void **state)
 static uint64_t bytes_of_page(const afmoe_model *model)
 {
     afmoe_model_info info = info_of(model);
-    return 2ull * info.n_kv_heads * PAGE * info.head_dim * sizeof(float);
+    return 2ull * info.n_kv_heads * PAGE * info.head_dim * sizeof(uint16_t); /* bfloat16, the default */
 }
 
 /* Decoding far beyond the window holds `sliding` pages for each sliding layer and all for each full one. */
@@ -465,7 +465,6 @@ static void check_memory(afmoe_model *model, uint64_t most_sliding_pages)
 {
     afmoe_model_info info = info_of(model);
     afmoe_context_options options = two_threads();
-    options.cells = AFMOE_CELLS_F32; /* bytes_of_page */
     options.rewind_tokens = 0;
     options.chunk_tokens = PAGE;
     afmoe_context *context = open_context(model, &options);
@@ -573,7 +572,6 @@ static void max_tokens_is_the_edge(void **state)
 static afmoe_context *capped_context(afmoe_model *model, uint64_t n_pages)
 {
     afmoe_context_options options = two_threads();
-    options.cells = AFMOE_CELLS_F32; /* bytes_of_page */
     options.rewind_tokens = 0;
     options.max_page_bytes = n_pages * bytes_of_page(model) + 1;
     return open_context(model, &options);
