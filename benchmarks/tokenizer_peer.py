@@ -9,43 +9,25 @@ import os
 import sys
 import time
 
+import libafmoe
+
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["RAYON_NUM_THREADS"] = "1"
 ROUNDS, DOCUMENT_BYTES = 5, 4096
 
 
-class Options(ctypes.Structure):  # afmoe_model_options
-    _fields_ = [("size", ctypes.c_uint32), ("tokenizer_only", ctypes.c_int32), ("strict", ctypes.c_int32),
-                ("reserved", ctypes.c_int32), ("max_json_bytes", ctypes.c_uint64), ("log", ctypes.c_void_p),
-                ("log_data", ctypes.c_void_p)]
-
-
-class Error(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_uint32), ("code", ctypes.c_int32), ("message", ctypes.c_char * 504)]
-
-
 class Ours:
     def __init__(self, library, path):
-        self.library = ctypes.CDLL(library)
-        self.model, options, self.error = ctypes.c_void_p(), Options(), Error()
-        self.library.afmoe_model_options_init(ctypes.byref(options), ctypes.sizeof(options))
-        self.library.afmoe_error_init(ctypes.byref(self.error), ctypes.sizeof(self.error))
-        options.tokenizer_only = 1
-        self.check(self.library.afmoe_model_open(ctypes.byref(self.model), path.encode(), ctypes.byref(options),
-                                                 ctypes.byref(self.error)))
-
-    def check(self, status):
-        if status != 0:
-            sys.exit(self.error.message.decode())
+        self.library = libafmoe.Library(library)
+        self.model = self.library.open(path, tokenizer_only=True)
 
     def encode(self, documents):
         """Arrays and counts; made into lists only where somebody asks."""
         out = []
         for document in documents:
             ids, n = (ctypes.c_int32 * len(document))(), ctypes.c_uint64()
-            self.check(self.library.afmoe_tokenize(self.model, document, ctypes.c_uint64(len(document)), None, ids,
-                                                   ctypes.c_uint64(len(document)), ctypes.byref(n),
-                                                   ctypes.byref(self.error)))
+            self.library.call("tokenize", self.model, document, len(document), None, ids, len(document),
+                              ctypes.byref(n))
             out.append((ids, n.value))
         return out
 

@@ -382,32 +382,6 @@ class Bench(Random):
             with open(self.path(f"png/{name}.png"), "rb") as file:
                 self.assertEqual(file.read(8), b"\x89PNG\r\n\x1a\n")
 
-    def test_peer(self):
-        """With a module in place of llama_cpp, that takes a known time for every token."""
-        if SANITIZED:
-            print("skipped: sanitizer test_peer (it is about a program in Python)")
-            return
-        with open(self.path("llama_cpp.py"), "w", encoding="utf-8") as file:
-            file.write("import time\n__version__ = 'stub'\nclass Llama:\n"
-                       "    def __init__(self, model_path, n_gpu_layers, n_ctx, n_batch, n_threads,\n"
-                       "                 n_threads_batch, verbose):\n"
-                       "        assert n_ctx == 7 and n_threads == n_threads_batch == 1\n        self.n = 0\n"
-                       "    def n_vocab(self): return 2112\n    def reset(self): self.n = 0\n"
-                       "    def eval(self, tokens):\n        self.n += len(tokens)\n        assert self.n <= 7\n"
-                       "        time.sleep(0.002 * len(tokens))\n")
-        command = [sys.executable, "-B", os.path.join(ROOT, "benchmarks", "peer.py"), AFMOE, self.pico, "-p", "4", "-n",
-                   "2", "-d", "0,3", "-t", "1", "--rounds", "2"]
-        env = {**os.environ, "PYTHONPATH": self.folder}
-        out = subprocess.run(command + ["--json"], env=env, capture_output=True, check=True).stdout
-        rows = json.loads(out)["rows"]
-        self.assertEqual([(r["test"], r["n"], r["n_depth"]) for r in rows],
-                         [("pp", 4, 0), ("tg", 2, 0), ("pp", 4, 3), ("tg", 2, 3)])
-        for row in rows:
-            self.assertEqual((len(row["afmoe_ts"]), len(row["peer_ts"])), (2, 2))
-            self.assertLessEqual(max(row["peer_ts"]), 500)
-        table = subprocess.run(command, env=env, capture_output=True, check=True).stdout.decode()
-        self.assertIn("| pp4 @ d3 | 1 |", table)
-
 
 class EvalBase(Random):
     @classmethod
