@@ -9,12 +9,13 @@ few positions rule a mean: it is printed beside).
                   peer_logits (llama.cpp's)
 --pico FOLDER     the demo model in several formats, as pico-FORMAT.gguf, made by benchmarks/llama_quantize.py:
                   the first 24 windows of 256 tokens of --text. Exact logits are the library's own in EXACT; llama.cpp's
-                  medians are those of --recorded, or measured now where there are none, or with --live
+                  are computed now, or with --recorded its figures read (benchmarks/pico_peer.json). Figures of both
+                  sides must come from double: in float32 rounding alone makes medians of 1e-8 three times as large
 --samples FILE    greedy answers (prompt_ids, answer_ids): along them, in every model of --pico and --model, the most
                   likely token must be that of EXACT wherever EXACT has it more than 0.1 in logits ahead of the next
 
 Prints a table each; ends with 1 where a ratio is above 1.25 or a token differs, with 2 where the library does not
-support the precision. Needs numpy; --live needs the package llama_cpp."""
+support the precision. Needs numpy; --pico without --recorded needs the package llama_cpp."""
 import argparse
 import glob
 import json
@@ -149,7 +150,7 @@ def pico_files(a):
 def check_pico(a):
     title(f"{a.precision} on the trained model, {N_WINDOWS} windows of {WINDOW} tokens")
     recorded = {}
-    if a.recorded and not a.live:
+    if a.recorded:
         with open(a.recorded, encoding="utf-8") as file:
             recorded = json.load(file)["formats"]
     with open(a.text, "rb") as file:
@@ -202,7 +203,6 @@ def parse():
     parser.add_argument("--pico", metavar="FOLDER")
     parser.add_argument("--text", metavar="FILE", help="for --pico")
     parser.add_argument("--recorded", metavar="JSON", help="formats.FORMAT.peer_vs_exact_median and _mean, for --pico")
-    parser.add_argument("--live", action="store_true", help="measure llama.cpp now")
     parser.add_argument("--flash", choices=["on", "off"], default="on", help="flash attention of llama.cpp")
     parser.add_argument("--samples", metavar="FILE")
     parser.add_argument("--model", action="append", default=[], metavar="GGUF", help="for --samples")
