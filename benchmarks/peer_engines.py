@@ -153,22 +153,23 @@ class Transformers:
     def start(self, n_tokens, n_sessions):
         if n_sessions != 1:
             raise RuntimeError("transformers is measured with one session")
-        self.past = None
+        self.past, self.n = None, 0
 
     def append(self, session, tokens):
         with self.torch.inference_mode():
             out = self.model(input_ids=self.torch.tensor([tokens]), past_key_values=self.past, use_cache=True,
                              logits_to_keep=1)
-        self.past, self.row = out.past_key_values, out.logits[0, -1]
+        self.past, self.row, self.n = out.past_key_values, out.logits[0, -1], self.n + len(tokens)
 
     def step(self, tokens):
         self.append(0, tokens)
 
     def rewind(self, session, n):
-        if n:
-            self.past.crop(n)
-        else:
+        if n == 0:
             self.past = None
+        elif n < self.n:
+            self.past.crop(n - self.n)
+        self.n = n
 
     def best(self):
         return int(self.row.argmax())
