@@ -600,6 +600,48 @@ AFMOE_API afmoe_status afmoe_session_logprobs(afmoe_session *session, float *out
 AFMOE_API afmoe_status afmoe_session_hidden(afmoe_session *session, float *out, uint64_t capacity, uint64_t *out_n,
                                             afmoe_error *error);
 
+/** One session's part of a step: what append is for one session. */
+typedef struct afmoe_step_item {
+    uint32_t size;
+    afmoe_status status;                 /* out: as append would return */
+    afmoe_session *session;              /* of the context of the call */
+    const afmoe_token *tokens;
+    uint64_t n_tokens;
+    const afmoe_append_options *options; /* its cancel object stops this item only. Default NULL */
+    afmoe_append_result *result;         /* default NULL */
+    afmoe_error *error;                  /* default NULL */
+} afmoe_step_item;
+
+AFMOE_API void afmoe_step_item_init(afmoe_step_item *item, uint32_t size);
+
+/** Item `i` is done: its status and result are written, and its session may be used again. Non-zero stops the others
+ *  as options->cancel would. */
+typedef int32_t (*afmoe_step_item_fn)(void *user_data, uint64_t i);
+
+typedef struct afmoe_step_options {
+    uint32_t size;
+    int32_t reserved;            /* 0 */
+    const afmoe_cancel *cancel;  /* stops all items. Default NULL */
+    afmoe_step_item_fn on_item;  /* as soon as each is done, while the others go on. Default NULL */
+    void *on_item_data;
+} afmoe_step_options;
+
+AFMOE_API void afmoe_step_options_init(afmoe_step_options *options, uint32_t size);
+
+/** Append to several sessions of one context together: prompts, single tokens, any mix. The weights are read once for
+ *  all, and every session gets the bits it would get alone.
+ *
+ *  The items lie one after the other, items[0].size bytes apart. A pass computes at most chunk_tokens tokens: the items
+ *  with few are done first, the others share the room evenly. Each item is an append of its own, with its own failures:
+ *  one that fails (BUSY, INVALID, CONTEXT_FULL, ...; INVALID also for a session of another context, BUSY for one listed
+ *  twice) or is cancelled leaves, and the others are computed as if it had not been there. After a cancelled item the
+ *  pass in progress is made again without it.
+ *
+ *  Returns OK, or the status and text of the first item in the list that is not OK. INVALID before anything is changed:
+ *  a size that is not that of items[0]. */
+AFMOE_API afmoe_status afmoe_context_step(afmoe_context *context, afmoe_step_item *items, uint64_t n_items,
+                                          const afmoe_step_options *options, afmoe_error *error);
+
 enum {
     AFMOE_POOL_MEAN = 1, /* the mean over all positions */
     AFMOE_POOL_LAST = 2  /* the last position */
@@ -626,6 +668,8 @@ typedef struct afmoe_session_stats {
     uint64_t decode_ns;
     uint64_t n_reused;          /* tokens sync found already there */
     uint64_t page_bytes;        /* key/value memory of this session */
+    uint64_t n_drafted;         /* tokens computed ahead as drafts, see afmoe_generate_options */
+    uint64_t n_draft_accepted;  /* of them, those that became the next token; in none of the counts above */
 } afmoe_session_stats;
 
 AFMOE_API void afmoe_session_stats_init(afmoe_session_stats *stats, uint32_t size);

@@ -4,13 +4,6 @@
 #include "error.h"
 #include "memory.h"
 
-#include <stdatomic.h>
-
-struct afmoe_cancel {
-    atomic_int set; /* lock-free on every platform built for, hence usable in signal handlers */
-    atomic_int n_references;
-};
-
 afmoe_status afmoe_cancel_create(afmoe_cancel **out, afmoe_error *error)
 {
     if (!out) return afmoe__fail(error, AFMOE_INVALID, "out is NULL");
@@ -45,5 +38,12 @@ void afmoe_cancel_clear(afmoe_cancel *cancel)
 
 int32_t afmoe_cancel_is_set(const afmoe_cancel *cancel)
 {
-    return cancel ? atomic_load_explicit(&cancel->set, memory_order_acquire) : 0;
+    if (!cancel) return 0;
+    if (atomic_load_explicit(&cancel->set, memory_order_acquire)) return 1;
+    for (struct cancel_link *link = cancel->links; link; link = link->next)
+        if (afmoe_cancel_is_set(link->cancel)) {
+            atomic_store_explicit(&link->seen, 1, memory_order_relaxed);
+            return 1;
+        }
+    return 0;
 }

@@ -283,24 +283,48 @@ static void run_layer(struct pass *pass, uint32_t layer, const struct decoder_tr
     engine_run(&d->engine, add_rows, pass, n_rows, 8);
 }
 
-/* Final norm and head of `n` wanted rows starting at index `first` of the item's list. False: stopped. */
-static bool head_rows(struct decoder *d, const struct batch *batch, uint64_t item_index, uint64_t first, uint64_t n,
-                      decoder_row_fn on_row, void *user)
+/* Wanted rows of any items that go through the head together. */
+struct head {
+    const struct batch_item *items[HEAD_ROWS];
+    uint64_t rows[HEAD_ROWS]; /* of the item */
+    uint64_t n;
+    bool hidden_only;
+};
+
+/* Final norm and head of the rows gathered. False: stopped. */
+static bool head_rows(struct decoder *d, const struct batch *batch, struct head *head, decoder_row_fn on_row,
+                      void *user)
 {
-    const struct batch_item *item = &batch->items[item_index];
-    uint64_t hidden = d->config->hidden_size, vocab = d->config->vocab_size;
+    uint64_t hidden = d->config->hidden_size, vocab = d->config->vocab_size, n = head->n;
     for (uint64_t i = 0; i < n; i++)
-        d->engine.kernels.rms_norm(d->hidden + i * hidden, d->h + (item->first_row + item->wanted[first + i]) * hidden,
+        d->engine.kernels.rms_norm(d->hidden + i * hidden, d->h + (head->items[i]->first_row + head->rows[i]) * hidden,
                                    d->weights->norm, hidden, (float)d->config->rms_norm_eps);
     struct linear_input input = {.x = d->hidden, .n_rows = n, .n_columns = hidden};
     struct linear_job job = {.weights = &d->weights->head, .input = &input, .n_tokens = n, .y = d->logits,
                              .y_stride = vocab};
-    if (!item->hidden_only) afmoe__linear_run(&d->engine, &input, 1, &job, 1);
+    if (!head->hidden_only) afmoe__linear_run(&d->engine, &input, 1, &job, 1);
     if (engine_stopped(&d->engine)) return false;
     for (uint64_t i = 0; i < n; i++)
-        on_row(user, item_index, item->wanted[first + i], d->hidden + i * hidden,
-               item->hidden_only ? NULL : d->logits + i * vocab);
+        on_row(user, (uint64_t)(head->items[i] - batch->items), head->rows[i], d->hidden + i * hidden,
+               head->hidden_only ? NULL : d->logits + i * vocab);
+    head->n = 0;
     return true;
+}
+
+/* The head of all wanted rows. False: stopped. */
+static bool run_head(struct decoder *d, const struct batch *batch, decoder_row_fn on_row, void *user)
+{
+    struct head head = {.n = 0};
+    for (const struct batch_item *item = batch->items; item < batch->items + batch->n_items; item++) {
+        if (head.n && item->hidden_only != head.hidden_only && !head_rows(d, batch, &head, on_row, user)) return false;
+        head.hidden_only = item->hidden_only;
+        for (uint64_t i = 0; i < item->n_wanted; i++) {
+            head.items[head.n] = item;
+            head.rows[head.n++] = item->wanted[i];
+            if (head.n == HEAD_ROWS && !head_rows(d, batch, &head, on_row, user)) return false;
+        }
+    }
+    return head.n == 0 || head_rows(d, batch, &head, on_row, user);
 }
 
 static afmoe_status stopped(const afmoe_cancel *cancel, afmoe_error *error)
@@ -330,11 +354,5 @@ afmoe_status afmoe__decoder_pass(struct decoder *d, struct batch *batch, decoder
         run_layer(&pass, layer, trace);
     }
     if (engine_stopped(&d->engine)) return stopped(cancel, error);
-    for (uint64_t i = 0; i < batch->n_items; i++)
-        for (uint64_t first = 0; first < batch->items[i].n_wanted; first += HEAD_ROWS) {
-            uint64_t left = batch->items[i].n_wanted - first;
-            if (!head_rows(d, batch, i, first, left < HEAD_ROWS ? left : HEAD_ROWS, on_row, user))
-                return stopped(cancel, error);
-        }
-    return AFMOE_OK;
+    return run_head(d, batch, on_row, user) ? AFMOE_OK : stopped(cancel, error);
 }

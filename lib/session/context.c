@@ -101,6 +101,24 @@ static afmoe_status resolve(struct context *context, struct decoder_options *dec
     return AFMOE_OK;
 }
 
+/* Place the batch of a pass in one block; with base NULL only count. */
+static uint64_t lay_out_pass(struct context *context, uint8_t *base)
+{
+    uint64_t used = 0;
+    context->pass.items = carve(base, &used, context->plan.chunk_tokens, sizeof *context->pass.items);
+    context->pass.sessions = carve(base, &used, context->plan.chunk_tokens, sizeof *context->pass.sessions);
+    return used;
+}
+
+static afmoe_status allocate_pass(struct context *context, afmoe_error *error)
+{
+    uint64_t bytes = lay_out_pass(context, NULL);
+    context->pass_block = afmoe__alloc_zeroed(bytes, 1);
+    if (!context->pass_block) return afmoe__fail_memory(error, bytes, "the batch of a pass");
+    lay_out_pass(context, context->pass_block);
+    return AFMOE_OK;
+}
+
 static uint64_t page_bytes(const struct context *context)
 {
     return 2 * context->config->n_kv_heads * head_page_bytes(context->cell_format, context->config->head_dim);
@@ -116,6 +134,7 @@ static afmoe_status build(struct context *context, const afmoe_context_options *
     context->has_turns = true;
     status = afmoe__pages_create(&context->pages, page_bytes(context), options->max_page_bytes, error);
     if (status != AFMOE_OK) return status;
+    if ((status = allocate_pass(context, error)) != AFMOE_OK) return status;
     return afmoe__decoder_create(&context->decoder, context->config, context->weights, &decoder, error);
 }
 
@@ -152,6 +171,7 @@ void afmoe__context_free(struct context *context)
 {
     if (!context) return;
     afmoe__decoder_free(context->decoder);
+    afmoe__free(context->pass_block);
     afmoe__pages_free(context->pages);
     /* In a child of fork a waiter that is not there would be waited for. */
     if (context->has_turns && context->owner == getpid()) afmoe__turns_destroy(&context->turns);
@@ -166,6 +186,12 @@ afmoe_status afmoe__context_check_process(const struct context *context, afmoe_e
                        (long)context->owner, (long)here);
 }
 
+static uint64_t scratch_bytes(const struct context *context)
+{
+    struct context counted = {.plan = context->plan};
+    return afmoe__decoder_scratch_bytes(context->decoder) + lay_out_pass(&counted, NULL);
+}
+
 void afmoe__context_info(struct context *context, afmoe_context_info *out)
 {
     out->n_threads = (int32_t)context->n_threads;
@@ -175,12 +201,12 @@ void afmoe__context_info(struct context *context, afmoe_context_info *out)
     out->chunk_tokens = (uint32_t)context->plan.chunk_tokens;
     out->max_tokens = context->max_tokens;
     out->page_bytes = afmoe__pages_bytes(context->pages);
-    out->scratch_bytes = afmoe__decoder_scratch_bytes(context->decoder);
+    out->scratch_bytes = scratch_bytes(context);
 }
 
 void afmoe__context_memory(struct context *context, afmoe_memory *out)
 {
-    out->scratch = afmoe__decoder_scratch_bytes(context->decoder);
+    out->scratch = scratch_bytes(context);
     out->pages = afmoe__pages_memory(context->pages);
     out->sessions = context->n_sessions * afmoe__session_bytes(context);
 }
@@ -206,7 +232,7 @@ afmoe_status afmoe__context_estimate(const struct model_config *config, const af
     if (n_tokens > context.max_tokens)
         return afmoe__fail(error, AFMOE_CONTEXT_FULL, "%llu tokens; a session holds %llu", (unsigned long long)n_tokens,
                            (unsigned long long)context.max_tokens);
-    out->scratch = afmoe__decoder_scratch_needed(config, &decoder);
+    out->scratch = afmoe__decoder_scratch_needed(config, &decoder) + lay_out_pass(&context, NULL);
     if (!count_pages(&context.plan, n_sessions, n_tokens, &n_pages) ||
         !checked_mul(n_pages, afmoe__pages_block_bytes(page_bytes(&context)), &out->pages) ||
         !checked_mul(n_sessions, afmoe__session_bytes(&context), &out->sessions))

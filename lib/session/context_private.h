@@ -11,10 +11,18 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
+/* The batch of a pass, for whoever has the turn: one row at least an item. */
+struct pass_buffers {
+    struct batch_item *items;  /* [chunk_tokens] */
+    struct session **sessions; /* [chunk_tokens] */
+};
+
 struct context {
     const struct model_config *config;
     const struct model_weights *weights;
     struct decoder *decoder; /* used by whoever has the turn */
+    struct pass_buffers pass;
+    uint8_t *pass_block; /* what they lie in */
     struct page_store *pages;
     struct turns turns;
     pid_t owner; /* the process it was created in */

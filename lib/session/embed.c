@@ -6,8 +6,8 @@
 #include "append_check.h"
 #include "context_private.h"
 #include "error.h"
-#include "growth.h"
 #include "memory.h"
+#include "session_private.h"
 
 #include <math.h>
 
@@ -43,8 +43,8 @@ afmoe_status afmoe__session_embed(struct session *session, const afmoe_token *to
     if (!afmoe__timeline_can_go_back(&session->timeline, keep)) keep = 0;
     struct pooling pooled = {.kind = pooling, .total = afmoe__alloc_zeroed(hidden_size, sizeof(double))};
     if (!pooled.total) return afmoe__fail_memory(error, hidden_size * sizeof(double), "a pooled hidden state");
-    struct growth growth = {.session = session, .options = &options, .pooling = &pooled};
-    status = afmoe__growth_run(&growth, keep, tokens + keep, n_tokens - keep, &result, error);
+    status =
+        afmoe__session_grow(session, keep, tokens + keep, n_tokens - keep, &options, &pooled, &result, error);
     if (status != AFMOE_CONTEXT_FULL) session->stats.n_reused += keep;
     if (status == AFMOE_OK) status = finish_pooling(&pooled, n_tokens, hidden_size, normalize, out, error);
     afmoe__free(pooled.total);

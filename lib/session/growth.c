@@ -1,17 +1,15 @@
 /* A timeline grows, see growth.h. */
 #include "growth.h"
 
-#include "cancel.h"
-#include "clock.h"
 #include "context_private.h"
-#include "error.h"
+#include "session_private.h"
 
 #include <math.h>
 #include <string.h>
 
 static bool wants_logprob(const struct growth *growth, uint64_t position)
 {
-    return position >= growth->options->logprob_begin && position < growth->options->logprob_end;
+    return position >= growth->options.logprob_begin && position < growth->options.logprob_end;
 }
 
 /* log softmax of the logits at one token; NaN where the logits hold NaN. */
@@ -24,20 +22,19 @@ static float token_logprob(const struct session *session, const float *logits, a
     return (float)((double)logits[token] - max - log(sum));
 }
 
-static void write_logprob(const struct growth *growth, uint64_t position, const float *logits)
+static void write_logprob(struct session *session, uint64_t position, const float *logits)
 {
-    growth->options->out_logprobs[position - growth->options->logprob_begin] =
-        token_logprob(growth->session, logits, growth->session->timeline.tokens[position]);
+    const afmoe_append_options *options = &session->growth.options;
+    options->out_logprobs[position - options->logprob_begin] =
+        token_logprob(session, logits, session->timeline.tokens[position]);
 }
 
-static void on_row(void *user, uint64_t item, uint64_t row, const float *hidden, const float *logits)
+void afmoe__growth_gather_row(struct session *session, uint64_t row, const float *hidden, const float *logits)
 {
-    struct growth *growth = user;
-    struct session *session = growth->session;
+    struct growth *growth = &session->growth;
     const struct model_config *config = session->timeline.context->config;
-    const afmoe_append_options *options = growth->options;
+    const afmoe_append_options *options = &growth->options;
     uint64_t position = session->timeline.n_tokens + row, i = growth->next_position;
-    (void)item;
     if (growth->pooling) {
         for (uint64_t j = 0; j < config->hidden_size; j++) growth->pooling->total[j] += (double)hidden[j];
         return;
@@ -49,25 +46,23 @@ static void on_row(void *user, uint64_t item, uint64_t row, const float *hidden,
             memcpy(options->out_hidden + i * config->hidden_size, hidden, config->hidden_size * sizeof(float));
         growth->next_position++;
     }
-    if (wants_logprob(growth, position + 1)) write_logprob(growth, position + 1, logits);
+    if (wants_logprob(growth, position + 1)) write_logprob(session, position + 1, logits);
     if (position + 1 == growth->end) {
         memcpy(session->logits, logits, config->vocab_size * sizeof(float));
         memcpy(session->hidden, hidden, config->hidden_size * sizeof(float));
-        session->has_logits = true;
+        session->has_logits = growth->is_complete = true;
     }
+    if (position >= growth->end) afmoe__ahead_gather(session, position - growth->end, hidden, logits);
 }
 
-/* Experts of all rows of the chunk [n_tokens, n_tokens + n) in one layer. */
-static void on_router(void *user, uint32_t layer, const float *logits, const uint32_t *ids, const float *weights,
-                      uint64_t n_rows)
+void afmoe__growth_gather_experts(struct session *session, uint32_t layer, const uint32_t *ids, const float *weights)
 {
-    const struct growth *growth = user;
-    const struct model_config *config = growth->session->timeline.context->config;
-    const afmoe_append_options *options = growth->options;
+    const struct growth *growth = &session->growth;
+    const struct model_config *config = session->timeline.context->config;
+    const afmoe_append_options *options = &growth->options;
     uint64_t k = config->n_experts_per_token, n_mixtures = config->n_layers - config->n_dense_layers;
-    (void)logits;
-    for (uint64_t row = 0; row < n_rows; row++) {
-        uint64_t token = growth->session->timeline.n_tokens - growth->begin + row;
+    for (uint64_t row = 0; row < growth->n_rows; row++) {
+        uint64_t token = session->timeline.n_tokens - growth->begin + row;
         uint64_t at = (token * n_mixtures + layer - config->n_dense_layers) * k;
         for (uint64_t i = 0; i < k && options->out_expert_ids; i++)
             options->out_expert_ids[at + i] = (int32_t)ids[row * k + i];
@@ -76,48 +71,25 @@ static void on_router(void *user, uint32_t layer, const float *logits, const uin
     }
 }
 
-/* Rows of the chunk [n_tokens, n_tokens + n) that want the head. */
-static uint64_t list_wanted(const struct growth *growth, uint64_t n)
+uint64_t afmoe__growth_list_wanted(struct session *session)
 {
-    struct session *session = growth->session;
+    const struct growth *growth = &session->growth;
+    const afmoe_append_options *options = &growth->options;
     uint64_t n_wanted = 0, next = growth->next_position;
-    for (uint64_t row = 0; row < n; row++) {
+    bool pooled = growth->pooling && growth->pooling->kind == AFMOE_POOL_MEAN;
+    for (uint64_t row = 0; row < growth->n_rows; row++) {
         uint64_t position = session->timeline.n_tokens + row;
-        bool chosen = next < growth->options->n_positions && growth->options->positions[next] == position;
+        bool chosen = next < options->n_positions && options->positions[next] == position;
         next += chosen;
-        bool pooled = growth->pooling && growth->pooling->kind == AFMOE_POOL_MEAN;
-        if (chosen || pooled || wants_logprob(growth, position + 1) || position + 1 == growth->end)
+        if (chosen || pooled || wants_logprob(growth, position + 1) || position + 1 >= growth->end)
             session->wanted[n_wanted++] = row;
     }
     return n_wanted;
 }
 
-static afmoe_status run_pass(struct growth *growth, uint64_t n, afmoe_error *error)
+uint64_t afmoe__growth_rows_left(const struct session *session)
 {
-    struct session *session = growth->session;
-    struct timeline *timeline = &session->timeline;
-    struct context *context = timeline->context;
-    struct batch_item item = {.cells = &timeline->cells, .tokens = timeline->tokens + timeline->n_tokens,
-                              .n_tokens = n, .n_past = timeline->n_tokens, .wanted = session->wanted,
-                              .n_wanted = list_wanted(growth, n), .hidden_only = growth->pooling != NULL};
-    struct batch batch = {.items = &item, .n_items = 1};
-    bool traced = growth->options->out_expert_ids || growth->options->out_expert_weights;
-    const struct decoder_trace trace = {.user = growth, .router = traced ? on_router : NULL};
-    afmoe_status status = afmoe__context_check_process(context, error); /* a progress callback may have forked */
-    if (status == AFMOE_OK) status = afmoe__turns_begin(&context->turns, growth->options->cancel, error);
-    if (status != AFMOE_OK) return status;
-    status = afmoe__timeline_take(timeline, timeline->n_tokens + n, error);
-    if (status == AFMOE_OK)
-        status = afmoe__decoder_pass(context->decoder, &batch, on_row, growth, &trace, growth->options->cancel, error);
-    afmoe__turns_end(&context->turns);
-    return status;
-}
-
-/* Shorten the timeline; its logits go with it. */
-static void truncate(struct session *session, uint64_t n_tokens)
-{
-    afmoe__timeline_truncate(&session->timeline, n_tokens);
-    session->has_logits = false;
+    return session->growth.end - session->timeline.n_tokens + session->growth.n_ahead;
 }
 
 static void count(struct session *session, uint64_t n, uint64_t elapsed_ns)
@@ -131,64 +103,64 @@ static void count(struct session *session, uint64_t n, uint64_t elapsed_ns)
     }
 }
 
-static afmoe_status kept(const struct session *session, const char *why, afmoe_error *error)
+void afmoe__growth_advance(struct session *session, uint64_t elapsed_ns)
 {
-    return afmoe__fail(error, AFMOE_CANCELLED, "%s, %llu tokens are kept", why,
-                       (unsigned long long)session->timeline.n_tokens);
+    struct growth *growth = &session->growth;
+    uint64_t n = growth->n_rows - growth->n_ahead;
+    count(session, n, elapsed_ns);
+    session->timeline.n_tokens += n;
+    afmoe__timeline_give_back(&session->timeline);
+    afmoe__ahead_begin(session, growth->n_ahead);
+    growth->n_ahead = 0;
 }
 
-/* Compute the tokens already written behind the timeline, up to growth->end. */
-static afmoe_status grow(struct growth *growth, afmoe_error *error)
+void afmoe__growth_ask(struct session *session, const afmoe_append_options *options, struct pooling *pooling)
 {
-    struct session *session = growth->session;
+    session->growth.options = *options;
+    session->growth.pooling = pooling;
+}
+
+static uint64_t pages_needed(const struct session *session, uint64_t keep, uint64_t end, bool alone)
+{
+    const struct page_plan *plan = &session->timeline.context->plan;
+    uint64_t first_sliding = keep ? session->timeline.first_sliding_page : 0;
+    return alone ? afmoe__plan_most_pages(plan, first_sliding, keep, end)
+                 : afmoe__plan_most_pages_any_cut(plan, first_sliding, keep, end);
+}
+
+afmoe_status afmoe__growth_begin(struct session *session, uint64_t keep, const afmoe_token *tokens, uint64_t n_tokens,
+                                 bool alone, afmoe_error *error)
+{
+    struct growth *growth = &session->growth;
     struct timeline *timeline = &session->timeline;
-    const afmoe_append_options *options = growth->options;
-    uint64_t begin = growth->begin;
-    if (wants_logprob(growth, begin)) write_logprob(growth, begin, session->logits);
-    session->has_logits = false;
-    while (timeline->n_tokens < growth->end) {
-        uint64_t left = growth->end - timeline->n_tokens, chunk = timeline->context->plan.chunk_tokens;
-        uint64_t n = left < chunk ? left : chunk;
-        uint64_t start = clock_now_ns();
-        afmoe_status status = run_pass(growth, n, error);
-        if (status == AFMOE_CANCELLED)
-            return kept(session, cancel_requested(options->cancel) ? "cancelled" : "stopped by parallel", error);
-        if (status != AFMOE_OK) return status;
-        timeline->n_tokens += n;
-        count(session, n, clock_now_ns() - start);
-        afmoe__timeline_give_back(timeline);
-        if (options->progress &&
-            options->progress(options->progress_data, timeline->n_tokens - begin, growth->end - begin) != 0)
-            return kept(session, "stopped by the progress callback", error);
-    }
+    uint64_t need = pages_needed(session, keep, keep + n_tokens, alone);
+    afmoe_status status = afmoe__timeline_promise(timeline, need, error);
+    if (status != AFMOE_OK) return status;
+    growth->begin = keep;
+    growth->end = keep + n_tokens;
+    growth->next_position = growth->n_rows = growth->n_ahead = 0;
+    growth->status = AFMOE_OK;
+    growth->error = error;
+    growth->cancel.cancel = growth->options.cancel;
+    if (keep < timeline->n_tokens) afmoe__session_truncate(session, keep);
+    growth->had_logits = session->has_logits;
+    if (n_tokens == 0) return AFMOE_OK;
+    memmove(timeline->tokens + keep, tokens, n_tokens * sizeof *tokens); /* rewind passes our own tokens */
+    if (wants_logprob(growth, keep)) write_logprob(session, keep, session->logits);
+    session->has_logits = false; /* they are overwritten by the last row of all only */
     return AFMOE_OK;
 }
 
-afmoe_status afmoe__growth_run(struct growth *growth, uint64_t keep, const afmoe_token *tokens, uint64_t n_tokens,
-                               afmoe_append_result *result, afmoe_error *error)
+void afmoe__growth_end(struct session *session, afmoe_status status)
 {
-    struct session *session = growth->session;
+    struct growth *growth = &session->growth;
     struct timeline *timeline = &session->timeline;
-    uint64_t first_sliding = keep ? timeline->first_sliding_page : 0;
-    uint64_t need = afmoe__plan_most_pages(&timeline->context->plan, first_sliding, keep, keep + n_tokens);
-    growth->begin = keep;
-    growth->end = keep + n_tokens;
-    afmoe_status status = afmoe__timeline_promise(timeline, need, error);
-    if (status != AFMOE_OK) return status;
-
-    if (keep < timeline->n_tokens) truncate(session, keep);
-    if (n_tokens) {
-        bool had_logits = session->has_logits; /* overwritten by the last row of all only */
-        memmove(timeline->tokens + keep, tokens, n_tokens * sizeof *tokens); /* rewind passes our own tokens */
-        status = grow(growth, error);
-        if (status != AFMOE_OK) {
-            bool complete = timeline->n_tokens == growth->end; /* stopped by the callback behind the last chunk */
-            truncate(session, timeline->n_tokens);             /* drops pages of the broken chunk */
-            session->has_logits = complete || (had_logits && timeline->n_tokens == keep);
-        }
+    if (status != AFMOE_OK) {
+        bool complete = timeline->n_tokens == growth->end; /* stopped by the callback behind the last chunk */
+        afmoe__session_truncate(session, timeline->n_tokens); /* drops pages of the broken chunk */
+        session->has_logits = complete || (growth->had_logits && timeline->n_tokens == growth->begin);
     }
-    afmoe__timeline_settle(timeline);
-    result->n_tokens = timeline->n_tokens;
-    result->n_computed = timeline->n_tokens - keep;
-    return status;
+    if (!session->ahead.logits) afmoe__timeline_settle(timeline); /* else pages behind the timeline are held */
+    growth->result.n_tokens = timeline->n_tokens;
+    growth->result.n_computed = timeline->n_tokens - growth->begin;
 }

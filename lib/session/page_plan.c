@@ -42,3 +42,18 @@ uint64_t afmoe__plan_most_pages(const struct page_plan *plan, uint64_t first_sli
     }
     return most;
 }
+
+/* A chunk may begin anywhere; PAGE_POSITIONS further on it holds no fewer pages. */
+uint64_t afmoe__plan_most_pages_any_cut(const struct page_plan *plan, uint64_t first_sliding, uint64_t begin,
+                                        uint64_t end)
+{
+    uint64_t chunk = plan->chunk_tokens, most = 0;
+    uint64_t last_period = end - begin > chunk + PAGE_POSITIONS ? end - chunk - PAGE_POSITIONS : begin;
+    for (uint64_t at = begin; at < end; at = at == begin && last_period > begin ? last_period : at + 1) {
+        uint64_t kept = afmoe__plan_first_kept(plan, at);
+        uint64_t first = at > begin && kept > first_sliding ? kept : first_sliding;
+        uint64_t held = afmoe__plan_pages_held(plan, first, end - at < chunk ? end : at + chunk);
+        if (held > most) most = held;
+    }
+    return most;
+}

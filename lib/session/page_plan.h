@@ -35,4 +35,8 @@ uint64_t afmoe__plan_pages_held(const struct page_plan *plan, uint64_t first_sli
  * `first_sliding` before. */
 uint64_t afmoe__plan_most_pages(const struct page_plan *plan, uint64_t first_sliding, uint64_t begin, uint64_t end);
 
+/* The same for whatever chunks of at most chunk_tokens it is cut into. */
+uint64_t afmoe__plan_most_pages_any_cut(const struct page_plan *plan, uint64_t first_sliding, uint64_t begin,
+                                        uint64_t end);
+
 #endif

@@ -2,8 +2,9 @@
 #include "append_check.h"
 #include "context_private.h"
 #include "error.h"
-#include "growth.h"
 #include "memory.h"
+#include "session_private.h"
+#include "step.h"
 
 /* Place all buffers in one block; with base NULL only count. The sizes fit: every factor has passed the config's
  * ranges, and max_tokens is at most max_positions. */
@@ -44,11 +45,18 @@ afmoe_status afmoe__session_create(struct session **out, struct context *context
 void afmoe__session_free(struct session *session)
 {
     if (!session) return;
+    afmoe__session_end_drafts(session);
     afmoe__timeline_truncate(&session->timeline, 0);
     afmoe__timeline_settle(&session->timeline);
     atomic_fetch_sub(&session->timeline.context->n_sessions, 1);
     afmoe__free(session->block);
     afmoe__free(session);
+}
+
+void afmoe__session_truncate(struct session *session, uint64_t n_tokens)
+{
+    afmoe__timeline_truncate(&session->timeline, n_tokens);
+    session->has_logits = false;
 }
 
 /* ---- The calls ---- */
@@ -59,20 +67,42 @@ static void begin_result(const struct session *session, afmoe_append_result *res
     result->n_reused = result->n_computed = 0;
 }
 
-afmoe_status afmoe__session_append(struct session *session, const afmoe_token *tokens, uint64_t n_tokens,
-                                   const afmoe_append_options *options, afmoe_append_result *result,
-                                   afmoe_error *error)
+afmoe_status afmoe__session_grow(struct session *session, uint64_t keep, const afmoe_token *tokens, uint64_t n_tokens,
+                                 const afmoe_append_options *options, struct pooling *pooling,
+                                 afmoe_append_result *result, afmoe_error *error)
+{
+    afmoe__growth_ask(session, options, pooling);
+    afmoe_status status = afmoe__growth_begin(session, keep, tokens, n_tokens, true, error);
+    if (status != AFMOE_OK) return status;
+    status = afmoe__step_alone(session);
+    result->n_tokens = session->growth.result.n_tokens;
+    result->n_computed = session->growth.result.n_computed;
+    return status;
+}
+
+afmoe_status afmoe__session_append_begin(struct session *session, const afmoe_token *tokens, uint64_t n_tokens,
+                                         const afmoe_append_options *options, bool alone, afmoe_error *error)
 {
     uint64_t begin = session->timeline.n_tokens;
-    begin_result(session, result);
+    begin_result(session, &session->growth.result);
     afmoe_status status = afmoe__append_check_room(&session->timeline, begin, n_tokens, error);
     if (status == AFMOE_OK) status = afmoe__append_check_tokens(&session->timeline, tokens, n_tokens, error);
     if (status == AFMOE_OK)
         status = afmoe__append_check_options(&session->timeline, begin, begin + n_tokens, session->has_logits, options,
                                              error);
     if (status != AFMOE_OK) return status;
-    struct growth growth = {.session = session, .options = options};
-    return afmoe__growth_run(&growth, begin, tokens, n_tokens, result, error);
+    afmoe__growth_ask(session, options, NULL);
+    return afmoe__growth_begin(session, begin, tokens, n_tokens, alone, error);
+}
+
+afmoe_status afmoe__session_append(struct session *session, const afmoe_token *tokens, uint64_t n_tokens,
+                                   const afmoe_append_options *options, afmoe_append_result *result,
+                                   afmoe_error *error)
+{
+    afmoe_status status = afmoe__session_append_begin(session, tokens, n_tokens, options, true, error);
+    if (status == AFMOE_OK) status = afmoe__step_alone(session);
+    *result = session->growth.result;
+    return status;
 }
 
 /* Values that are asked for at kept tokens have to be made: keep less. */
@@ -105,8 +135,8 @@ afmoe_status afmoe__session_sync(struct session *session, const afmoe_token *tok
     status = afmoe__append_check_options(&session->timeline, keep, n_tokens, has_logits, options, error);
     if (status != AFMOE_OK) return status;
 
-    struct growth growth = {.session = session, .options = options};
-    status = afmoe__growth_run(&growth, keep, tokens ? tokens + keep : NULL, n_tokens - keep, result, error);
+    status = afmoe__session_grow(session, keep, tokens ? tokens + keep : NULL, n_tokens - keep, options, NULL, result,
+                                 error);
     if (status != AFMOE_CONTEXT_FULL) {
         session->stats.n_reused += keep;
         result->n_reused = keep;
@@ -128,8 +158,8 @@ afmoe_status afmoe__session_rewind(struct session *session, uint64_t n_tokens, c
         result->n_reused = keep;
         return AFMOE_OK;
     }
-    struct growth growth = {.session = session, .options = options};
-    status = afmoe__growth_run(&growth, keep, session->timeline.tokens, n_tokens - keep, result, error);
+    status = afmoe__session_grow(session, keep, session->timeline.tokens, n_tokens - keep, options, NULL, result,
+                                 error);
     if (status == AFMOE_CONTEXT_FULL) return status; /* nothing was changed, the logits are still there */
     result->n_reused = keep;
     session->has_logits = false;

@@ -7,6 +7,8 @@
 
 #include "context.h"
 
+#include <stdbool.h>
+
 struct session;
 
 afmoe_status afmoe__session_create(struct session **out, struct context *context, afmoe_error *error);
@@ -26,6 +28,16 @@ afmoe_status afmoe__session_rewind(struct session *session, uint64_t n_tokens, c
 afmoe_status afmoe__session_embed(struct session *session, const afmoe_token *tokens, uint64_t n_tokens,
                                   int32_t pooling, bool normalize, const afmoe_cancel *cancel, float *out,
                                   afmoe_error *error);
+
+/* Drafts: tokens computed ahead, see ahead.h. Between begin (room for max_draft of them) and end only these calls
+ * change the session. */
+afmoe_status afmoe__session_begin_drafts(struct session *session, uint64_t max_draft, afmoe_error *error);
+void afmoe__session_end_drafts(struct session *session);
+/* Is this token computed already? Then to append it costs nothing. */
+bool afmoe__session_has_draft(const struct session *session, afmoe_token token);
+/* Append a token, and compute as many of the drafts as have room in the same pass; without begin: none. */
+afmoe_status afmoe__session_append_drafted(struct session *session, afmoe_token token, const afmoe_token *draft,
+                                           uint64_t n_draft, const afmoe_cancel *cancel, afmoe_error *error);
 
 /* Memory of one session of this context, its pages left out. Reads no more than config, max_tokens and plan. */
 uint64_t afmoe__session_bytes(const struct context *context);
