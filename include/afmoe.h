@@ -765,6 +765,10 @@ typedef struct afmoe_generate_options {
     afmoe_piece_fn on_piece;         /* default NULL */
     void *on_piece_data;
     const afmoe_cancel *cancel;      /* default NULL */
+    uint64_t max_draft;              /* most tokens to guess ahead, 0..64: where the last tokens occurred before, what
+                                        followed them is computed together with the next token, and counts where it is
+                                        what the sampler chooses. The same tokens come out, sooner where text repeats.
+                                        Takes vocab_size floats for each. Default 0: off */
 } afmoe_generate_options;
 
 AFMOE_API void afmoe_generate_options_init(afmoe_generate_options *options, uint32_t size);
@@ -786,6 +790,8 @@ typedef struct afmoe_generate_result {
     afmoe_token stop_token;    /* the one that stopped (not added to the timeline), else -1 */
     int32_t stop_string;       /* index of the one that stopped, else -1 */
     uint64_t elapsed_ns;
+    uint64_t n_drafted;        /* tokens guessed ahead and computed */
+    uint64_t n_draft_accepted; /* of them, those that were right */
 } afmoe_generate_result;
 
 AFMOE_API void afmoe_generate_result_init(afmoe_generate_result *result, uint32_t size);

@@ -4,31 +4,38 @@
 #include "handles.h"
 #include "structs.h"
 
+static afmoe_status generate(afmoe_session *session, struct sampler *sampler, const afmoe_generate_options *options,
+                             afmoe_generate_result *result, afmoe_error *error)
+{
+    const struct generation_source from = afmoe__session_source(session, sampler);
+    return afmoe__generate(&from, options, result, error);
+}
+
 /* Without a sampler of the caller's: greedy, made for this call. */
 static afmoe_status generate_greedy(afmoe_session *session, const afmoe_generate_options *options,
                                     afmoe_generate_result *result, afmoe_error *error)
 {
-    const afmoe_model *model = session->context->model;
-    afmoe_sampler_options greedy;
     struct sampler *sampler;
-    afmoe_sampler_options_init(&greedy, sizeof greedy);
-    afmoe_status status = afmoe__sampler_create(&sampler, model->vocab_size, model->usable, &greedy, error);
+    afmoe_status status = afmoe__sampler_create_greedy(&sampler, session->context->model, error);
     if (status != AFMOE_OK) return status;
-    status = afmoe__generate(session->core, sampler, model->tokenizer, model->stop_tokens, model->n_stop_tokens,
-                             options, result, error);
+    status = generate(session, sampler, options, result, error);
     afmoe__sampler_free(sampler);
     return status;
 }
 
-static afmoe_status generate_sampled(afmoe_session *session, afmoe_sampler *sampler,
-                                     const afmoe_generate_options *options, afmoe_generate_result *result,
-                                     afmoe_error *error)
+struct generation_source afmoe__session_source(afmoe_session *session, struct sampler *sampler)
 {
     const afmoe_model *model = session->context->model;
-    afmoe_status status = afmoe__sampler_check_model(sampler, session, error);
-    if (status != AFMOE_OK) return status;
-    return afmoe__generate(session->core, sampler->core, model->tokenizer, model->stop_tokens, model->n_stop_tokens,
-                           options, result, error);
+    return (struct generation_source){.session = session->core, .sampler = sampler, .tokenizer = model->tokenizer,
+                                      .model_stop_tokens = model->stop_tokens,
+                                      .n_model_stop_tokens = model->n_stop_tokens};
+}
+
+afmoe_status afmoe__sampler_create_greedy(struct sampler **out, const afmoe_model *model, afmoe_error *error)
+{
+    afmoe_sampler_options greedy;
+    afmoe_sampler_options_init(&greedy, sizeof greedy);
+    return afmoe__sampler_create(out, model->vocab_size, model->usable, &greedy, error);
 }
 
 afmoe_status afmoe_generate(afmoe_session *session, afmoe_sampler *sampler, const afmoe_generate_options *options,
@@ -45,7 +52,8 @@ afmoe_status afmoe_generate(afmoe_session *session, afmoe_sampler *sampler, cons
     if (!sampler) {
         status = generate_greedy(session, &full, &full_result, error);
     } else if ((status = afmoe__sampler_enter(sampler, error)) == AFMOE_OK) {
-        status = generate_sampled(session, sampler, &full, &full_result, error);
+        status = afmoe__sampler_check_model(sampler, session, error);
+        if (status == AFMOE_OK) status = generate(session, sampler->core, &full, &full_result, error);
         afmoe__sampler_leave(sampler);
     }
     afmoe__session_leave(session);

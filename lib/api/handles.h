@@ -3,6 +3,7 @@
 #define AFMOE_API_HANDLES_H
 
 #include "checkpoint.h"
+#include "generation.h"
 #include "guard.h"
 #include "sampler.h"
 #include "session.h"
@@ -53,6 +54,10 @@ afmoe_status afmoe__session_enter(afmoe_session *session, afmoe_error *error);
 void afmoe__session_leave(afmoe_session *session);
 afmoe_status afmoe__sampler_enter(afmoe_sampler *sampler, afmoe_error *error);
 void afmoe__sampler_leave(afmoe_sampler *sampler);
+
+/* What an answer of this session is made with, see lib/generate/generation.h. */
+struct generation_source afmoe__session_source(afmoe_session *session, struct sampler *sampler);
+afmoe_status afmoe__sampler_create_greedy(struct sampler **out, const afmoe_model *model, afmoe_error *error);
 
 /* OK, or STATE when the two are of different models. Both must have been entered. */
 afmoe_status afmoe__sampler_check_model(const afmoe_sampler *sampler, const afmoe_session *session, afmoe_error *error);
