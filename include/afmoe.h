@@ -42,6 +42,7 @@
  *     model, version, status names        any number of threads at once
  *     context                             any number; calls on its different sessions take turns in arrival order
  *     session, sampler, stream decoder    one caller at a time
+ *     scheduler                           submit and get_info any thread; step and run one caller at a time
  *     cancel                              any thread, also a signal handler (afmoe_cancel_set only)
  *     callbacks                           run on the calling thread, before the call returns. Non-zero = stop: the call
  *                                         returns AFMOE_CANCELLED. A call into the same session from inside a callback
@@ -804,6 +805,76 @@ AFMOE_API void afmoe_generate_result_init(afmoe_generate_result *result, uint32_
 AFMOE_API afmoe_status afmoe_generate(afmoe_session *session, afmoe_sampler *sampler,
                                       const afmoe_generate_options *options, afmoe_generate_result *result,
                                       afmoe_error *error);
+
+/* ---- Scheduler -------------------------------------------------------------------------------------------------- */
+
+/** Makes the answers to many requests in steps of one context, side by side. It has no thread: somebody calls step or
+ *  run. Each answer is the one afmoe_generate would give. */
+typedef struct afmoe_scheduler afmoe_scheduler;
+
+typedef struct afmoe_scheduler_options {
+    uint32_t size;
+    uint32_t max_running;       /* requests computed together, 1..4096; the others wait. Default 8 */
+    uint32_t max_waiting;       /* requests waiting, 1..1048576; submit answers LIMIT above. Default 256 */
+    uint32_t max_prompt_tokens; /* tokens of prompts in a step that also computes answers, 1..4096: fewer keep answers
+                                   flowing, more read prompts sooner. Default 64 */
+} afmoe_scheduler_options;
+
+AFMOE_API void afmoe_scheduler_options_init(afmoe_scheduler_options *options, uint32_t size);
+
+/** The end of a request. `result` and `error` (its text when the status is negative) are borrowed for the call. The
+ *  session may be used again, also in here; the scheduler's step and run answer BUSY in here, submit works. */
+typedef void (*afmoe_request_fn)(void *user_data, afmoe_status status, const afmoe_generate_result *result,
+                                 const afmoe_error *error);
+
+/** One request: append these tokens, then generate. Until on_done was called the session and the sampler are in use
+ *  (other calls on them answer BUSY), and the tokens and all that the options point to must stay as they are. */
+typedef struct afmoe_request {
+    uint32_t size;
+    int32_t priority;            /* the larger comes first; of the same, who was submitted first. Default 0 */
+    afmoe_session *session;      /* of the scheduler's context */
+    afmoe_sampler *sampler;      /* of no other request. Default NULL: greedy */
+    const afmoe_token *tokens;   /* default NULL */
+    uint64_t n_tokens;           /* default 0: answer from the session's logits */
+    const afmoe_generate_options *options; /* copied; its cancel object stops this request, also while it waits.
+                                              Default NULL */
+    afmoe_request_fn on_done;    /* default NULL */
+    void *on_done_data;
+} afmoe_request;
+
+AFMOE_API void afmoe_request_init(afmoe_request *request, uint32_t size);
+
+/** Holds a reference on the context. */
+AFMOE_API afmoe_status afmoe_scheduler_create(afmoe_scheduler **out, afmoe_context *context,
+                                              const afmoe_scheduler_options *options, afmoe_error *error);
+/** Requests that are not done end as CANCELLED. */
+AFMOE_API void afmoe_scheduler_free(afmoe_scheduler *scheduler);
+
+/** Put a request in line; callable from any thread, also while another is in step or run. LIMIT: max_waiting are
+ *  waiting. INVALID, UNSUPPORTED, STATE, BUSY: as afmoe_generate would answer. On failure nothing is kept and on_done is
+ *  not called. */
+AFMOE_API afmoe_status afmoe_scheduler_submit(afmoe_scheduler *scheduler, const afmoe_request *request,
+                                              afmoe_error *error);
+
+/** One pass: the next token of every answer, and a part of the prompts that are being read; callbacks are called on the
+ *  way. END when nothing is left to do, else OK. What happens to a request is told to its on_done only. A request whose
+ *  prompt finds no room for its pages waits until running ones are done. */
+AFMOE_API afmoe_status afmoe_scheduler_step(afmoe_scheduler *scheduler, afmoe_error *error);
+/** Steps until nothing is left to do: OK then. */
+AFMOE_API afmoe_status afmoe_scheduler_run(afmoe_scheduler *scheduler, afmoe_error *error);
+
+typedef struct afmoe_scheduler_info {
+    uint32_t size;
+    int32_t reserved;
+    uint64_t n_waiting; /* requests */
+    uint64_t n_running;
+    uint64_t n_done;    /* ended, well or not */
+} afmoe_scheduler_info;
+
+AFMOE_API void afmoe_scheduler_info_init(afmoe_scheduler_info *info, uint32_t size);
+/** Callable from any thread. */
+AFMOE_API afmoe_status afmoe_scheduler_get_info(afmoe_scheduler *scheduler, afmoe_scheduler_info *info,
+                                                afmoe_error *error);
 
 #ifdef __cplusplus
 }

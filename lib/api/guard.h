@@ -28,6 +28,12 @@ static inline bool guard_leave(struct guard *guard)
     return !atomic_compare_exchange_strong(&guard->state, &busy, GUARD_IDLE);
 }
 
+/* For who is in a call: was it freed meanwhile? */
+static inline bool guard_is_freed(struct guard *guard)
+{
+    return atomic_load(&guard->state) == GUARD_BUSY_AND_FREED;
+}
+
 /* True: nobody is in a call, destroy it now. False: the call in progress will. */
 static inline bool guard_free(struct guard *guard)
 {

@@ -213,11 +213,11 @@ static afmoe_status flush(struct generation *g, afmoe_status ended, afmoe_error 
     return status == AFMOE_OK ? ended : status;
 }
 
-static int32_t finish_reason(const struct generation *g, afmoe_status status)
+int32_t afmoe__generation_finish_reason(const afmoe_generate_result *result, afmoe_status status)
 {
     switch (status) {
     case AFMOE_OK: return AFMOE_FINISH_LENGTH;
-    case AFMOE_END: return g->result->stop_string >= 0 ? AFMOE_FINISH_STOP_STRING : AFMOE_FINISH_STOP_TOKEN;
+    case AFMOE_END: return result->stop_string >= 0 ? AFMOE_FINISH_STOP_STRING : AFMOE_FINISH_STOP_TOKEN;
     case AFMOE_CANCELLED: return AFMOE_FINISH_CANCELLED;
     case AFMOE_CONTEXT_FULL: return AFMOE_FINISH_CONTEXT;
     default: return AFMOE_FINISH_ERROR;
@@ -232,7 +232,7 @@ afmoe_status afmoe__generation_end(struct generation *g, afmoe_status status, af
     afmoe__session_stats(g->from.session, &stats);
     g->result->n_drafted = stats.n_drafted - g->session_drafted;
     g->result->n_draft_accepted = stats.n_draft_accepted - g->session_accepted;
-    g->result->finish_reason = finish_reason(g, status);
+    g->result->finish_reason = afmoe__generation_finish_reason(g->result, status);
     g->result->elapsed_ns = clock_now_ns() - g->start_ns;
     afmoe__stream_decoder_free(g->decoder);
     afmoe__stop_strings_free(g->stops);

@@ -59,5 +59,6 @@ afmoe_status afmoe__generation_given(struct generation *g, afmoe_error *error);
 bool afmoe__generation_is_full(const struct generation *g);
 /* It ended with `status` (OK: full): the last piece, the result, memory back. The status of the answer. */
 afmoe_status afmoe__generation_end(struct generation *g, afmoe_status status, afmoe_error *error);
+int32_t afmoe__generation_finish_reason(const afmoe_generate_result *result, afmoe_status status);
 
 #endif

@@ -168,6 +168,11 @@ afmoe_status afmoe__session_rewind(struct session *session, uint64_t n_tokens, c
 
 /* ---- Looking ---- */
 
+bool afmoe__session_has_room(const struct session *session, uint64_t n_more)
+{
+    return afmoe__append_check_room(&session->timeline, session->timeline.n_tokens, n_more, NULL) == AFMOE_OK;
+}
+
 uint64_t afmoe__session_n_tokens(const struct session *session)
 {
     return session->timeline.n_tokens;

@@ -29,6 +29,9 @@ afmoe_status afmoe__session_embed(struct session *session, const afmoe_token *to
                                   int32_t pooling, bool normalize, const afmoe_cancel *cancel, float *out,
                                   afmoe_error *error);
 
+/* Do n more tokens fit, as far as max_tokens goes? */
+bool afmoe__session_has_room(const struct session *session, uint64_t n_more);
+
 /* Drafts: tokens computed ahead, see ahead.h. Between begin (room for max_draft of them) and end only these calls
  * change the session. */
 afmoe_status afmoe__session_begin_drafts(struct session *session, uint64_t max_draft, afmoe_error *error);

@@ -278,6 +278,14 @@ void afmoe__step_run(struct step *step)
     while (step->first) afmoe__step_pass(step, step->context->plan.chunk_tokens);
 }
 
+void afmoe__step_cancel(struct step *step)
+{
+    const struct outcome outcome = {.status = AFMOE_CANCELLED, .stops_all = true};
+    for (struct session *session = step->first; session; session = session->growth.next)
+        session->growth.is_complete = false;
+    settle(step, &outcome);
+}
+
 afmoe_status afmoe__step_alone(struct session *session)
 {
     struct step step = {.context = session->timeline.context};

@@ -30,6 +30,8 @@ void afmoe__step_append_drafted(struct step *step, struct session *session, void
 void afmoe__step_pass(struct step *step, uint64_t max_rows);
 /* Passes until all are done. */
 void afmoe__step_run(struct step *step);
+/* All leave as CANCELLED, with what they have. */
+void afmoe__step_cancel(struct step *step);
 
 /* A step of one session whose growing has begun (growth.h); its status. */
 afmoe_status afmoe__step_alone(struct session *session);
