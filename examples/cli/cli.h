@@ -32,7 +32,7 @@ struct settings {
     const char *model, *prompt, *system, *precision, *cells, *cpu;
     const char *stops[MAX_STOPS];
     uint64_t n_stops;
-    uint64_t n_predict, context, window; /* UINT64_MAX: not given */
+    uint64_t n_predict, n_draft, context, window; /* UINT64_MAX: not given */
     uint64_t threads;                    /* UINT64_MAX: not given */
     uint64_t seed, top_k;                /* UINT64_MAX: not given */
     bool seed_given;

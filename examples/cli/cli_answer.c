@@ -92,6 +92,7 @@ void answer_options(afmoe_generate_options *out, const struct settings *settings
     afmoe_generate_options_init(out, sizeof *out);
     out->ignore_eos = settings->ignore_eos;
     out->max_tokens = settings->n_predict;
+    if (settings->n_draft != UINT64_MAX) out->max_draft = settings->n_draft;
     out->stop_strings = settings->stops;
     out->n_stop_strings = settings->n_stops;
     out->on_piece = write_piece;

@@ -42,6 +42,8 @@ static const struct row rows[] = {
     {ANSWER, 0, "sys", WORD, AT(system), "TEXT", "system message (-sys works too)"},
     {RUN, 0, "raw", FLAG, AT(raw), NULL, "continue the text as it is, without the ChatML template"},
     {ANSWER, 'n', "predict", COUNT, AT(n_predict), "N", "most tokens to generate; default: until something stops"},
+    {ANSWER, 0, "draft", COUNT, AT(n_draft), "N", "guess up to N tokens ahead where text repeats, 0..64; default 0",
+     "max_draft"},
     {ANSWER, 'r', "stop", STOP, 0, "TEXT", "stop before this text; up to 64 times", "stop_strings"},
     {ANSWER, 0, "ignore-eos", FLAG, AT(ignore_eos), NULL, "do not stop where the model ends its turn"},
     {ANSWER | SYNTH, 's', "seed", SEED, AT(seed), "N", "of all that is random; default 0"},
@@ -64,7 +66,7 @@ static const struct row rows[] = {
     {BENCH, 'p', "n-prompt", WORD, AT(prompt_lengths), "LIST", "prompt lengths; default 512"},
     {BENCH, 'n', "n-gen", WORD, AT(gen_lengths), "LIST", "tokens to decode; default 128"},
     {BENCH, 'd', "n-depth", WORD, AT(depths), "LIST", "tokens there before; default 0"},
-    {BENCH, 0, "sessions", WORD, AT(session_counts), "LIST", "sessions that decode by turns; default 1"},
+    {BENCH, 0, "sessions", WORD, AT(session_counts), "LIST", "sessions that decode together; default 1"},
     {BENCH, 't', "threads", WORD, AT(thread_counts), "LIST", "1..256; default: one for each usable core", "n_threads"},
     {BENCH, 'b', "batch-size", COUNT, AT(batch), "N", "tokens computed together, 1..4096; default 256", "chunk_tokens"},
     {BENCH, 'r', "repetitions", COUNT, AT(repetitions), "N", "measured after one that is not; 1..1000, default 5"},
@@ -109,7 +111,7 @@ static const struct {
     {COMMAND_BENCH, "bench", "",
      "Measure tokens a second, beside what the machine reads and multiplies in the same minute.\n"
      "A LIST is 512,1024 or a range: 1-4, 0-4096+1024, 1-8*2. -p 0 or -n 0 leaves such rows out. Tokens are random, "
-     "none are sampled. With S sessions each appends one token by turns; their rate is that of all together."},
+     "none are sampled. With S sessions one token of each is appended a step; their rate is that of all together."},
     {COMMAND_SYNTH, "synth", " OUT",
      "Write a model of random weights with the shape of a real one, to measure speed without a download.\n"
      "q4_k_m and q5_k_m mix as llama.cpp does: Q6_K for the output, and for attn_v and ffn_down of every layer in the "
@@ -198,7 +200,7 @@ const char *in_options(const afmoe_error *error)
 static void set_defaults(struct settings *s, enum command command)
 {
     *s = (struct settings){.command = command};
-    s->n_predict = s->context = s->window = s->threads = s->top_k = UINT64_MAX;
+    s->n_predict = s->n_draft = s->context = s->window = s->threads = s->top_k = UINT64_MAX;
     s->repetitions = s->batch = s->chunks = s->layers = s->vocab = s->shard_mb = UINT64_MAX;
     s->temperature = s->top_p = s->min_p = NAN;
     s->repeat_penalty = s->presence_penalty = s->frequency_penalty = NAN;

@@ -175,9 +175,12 @@ static void tell_speeds(const struct run *run)
     afmoe_session_stats stats;
     afmoe_session_stats_init(&stats, sizeof stats);
     if (run->settings->quiet || afmoe_session_get_stats(run->session, &stats, NULL) != AFMOE_OK) return;
+    uint64_t n_answer = stats.n_decode_computed + stats.n_draft_accepted;
+    if (stats.n_drafted)
+        complain("guessed ahead %" PRIu64 " tokens, %" PRIu64 " right", stats.n_drafted, stats.n_draft_accepted);
     complain("prompt %" PRIu64 " tokens, %.1f tokens/s; answer %" PRIu64 " tokens, %.1f tokens/s",
-             stats.n_prompt_computed, rate(stats.n_prompt_computed, stats.prompt_ns), stats.n_decode_computed,
-             rate(stats.n_decode_computed, stats.decode_ns));
+             stats.n_prompt_computed, rate(stats.n_prompt_computed, stats.prompt_ns), n_answer,
+             rate(n_answer, stats.decode_ns));
 }
 
 static int run_all(struct run *run)

@@ -96,7 +96,8 @@ static afmoe_status read_call(struct step_call *call, afmoe_step_item *items, ui
 afmoe_status afmoe_context_step(afmoe_context *context, afmoe_step_item *items, uint64_t n_items,
                                 const afmoe_step_options *options, afmoe_error *error)
 {
-    struct step_call call = {.context = context, .first_failed = n_items, .error = error, .text.size = sizeof call.text};
+    struct step_call call = {
+        .context = context, .first_failed = n_items, .error = error, .text.size = sizeof call.text};
     afmoe_step_options_init(&call.options, sizeof call.options);
     afmoe_status status = read_call(&call, items, n_items, options, error);
     if (status != AFMOE_OK) return status;

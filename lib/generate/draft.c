@@ -48,7 +48,9 @@ uint64_t afmoe__draft_find(struct draft *draft, const afmoe_token *tokens, uint6
     if (best < LEAST_MATCH) return 0;
     for (uint64_t i = 0; i < n; i++) {
         uint64_t from = at + 1 + i;
-        draft->tokens[i] = from < n_tokens ? tokens[from] : from == n_tokens ? token : draft->tokens[from - n_tokens - 1];
+        if (from < n_tokens) draft->tokens[i] = tokens[from];
+        if (from == n_tokens) draft->tokens[i] = token;
+        if (from > n_tokens) draft->tokens[i] = draft->tokens[from - n_tokens - 1];
     }
     return n;
 }

@@ -91,6 +91,11 @@ class Lessons(Installed):
         self.assertEqual(itself, 1)
         self.assertTrue(1 > near > far > -1, (near, far))
 
+    def test_batch(self):
+        lines = self.lesson('09-batch.c').splitlines()
+        self.assertEqual(lines[:2], ['What is the capital of France? ' + PARIS, 'What is 7 plus 12? 7 + 12 = 19.'])
+        self.assertIn('Rome', lines[2])
+
     def test_all_are_tried(self):
         tried = re.findall(r"self\.lesson\('(.+?)'", open(__file__, encoding='utf-8').read())
         self.assertEqual(sorted(set(tried)), sorted(map(os.path.basename, glob.glob(path_of('0*')))))

@@ -127,6 +127,74 @@ static void compute(afmoe_model *model)
     afmoe_sampler_free(sampler);
 }
 
+struct end {
+    int n;
+    afmoe_status status;
+};
+
+static void on_done(void *user_data, afmoe_status status, const afmoe_generate_result *result,
+                    const afmoe_error *failure)
+{
+    struct end *end = user_data;
+    (void)result;
+    end->n++;
+    end->status = status;
+    if (status < 0) error = *failure;
+}
+
+/* Two sessions in a step, then in a scheduler: what fails is one's own. */
+static void compute_together(afmoe_model *model)
+{
+    afmoe_context *context = NULL;
+    afmoe_session *sessions[2] = {NULL, NULL};
+    afmoe_scheduler *scheduler = NULL;
+    afmoe_step_item items[2];
+    afmoe_generate_options options;
+    struct end ends[2] = {{0}};
+    afmoe_context_options context_options = two_threads();
+    context_options.chunk_tokens = CHUNK;
+    afmoe_generate_options_init(&options, sizeof options);
+    options.max_tokens = 3;
+    options.max_draft = 4;
+    if (!GOES_WELL(afmoe_context_create(&context, model, &context_options, &error)) ||
+        !GOES_WELL(afmoe_session_create(&sessions[0], context, &error)) ||
+        !GOES_WELL(afmoe_session_create(&sessions[1], context, &error)))
+        goto end;
+    for (int i = 0; i < 2; i++) {
+        afmoe_step_item_init(&items[i], sizeof items[i]);
+        items[i].session = sessions[i];
+        items[i].tokens = tokens;
+        items[i].n_tokens = 70;
+    }
+    if (!GOES_WELL(afmoe_context_step(context, items, 2, NULL, &error))) {
+        assert_true(items[0].status == AFMOE_OK || items[1].status == AFMOE_OK);
+        for (int i = 0; i < 2; i++)
+            if (items[i].status == AFMOE_OK) assert_int_equal(n_tokens_of(sessions[i]), 70);
+        goto end;
+    }
+    if (!GOES_WELL(afmoe_scheduler_create(&scheduler, context, NULL, &error))) goto end;
+    for (int i = 0; i < 2; i++) {
+        afmoe_request request;
+        afmoe_request_init(&request, sizeof request);
+        request.session = sessions[i];
+        request.tokens = tokens;
+        request.n_tokens = 70;
+        request.options = &options;
+        request.on_done = on_done;
+        request.on_done_data = &ends[i];
+        if (!GOES_WELL(afmoe_scheduler_submit(scheduler, &request, &error))) goto end;
+    }
+    assert_int_equal(afmoe_scheduler_run(scheduler, &error), AFMOE_OK);
+    assert_true(ends[0].n == 1 && ends[1].n == 1);
+    assert_true(ends[0].status >= 0 || ends[1].status >= 0);
+    if (GOES_WELL(ends[0].status)) GOES_WELL(ends[1].status);
+end:
+    afmoe_scheduler_free(scheduler);
+    afmoe_session_free(sessions[0]);
+    afmoe_session_free(sessions[1]);
+    afmoe_context_free(context);
+}
+
 static void hub_scenario(void)
 {
     char path[PATH_BYTES];
@@ -137,6 +205,16 @@ static void hub_scenario(void)
         return;
     }
     compute(model);
+    afmoe_model_free(model);
+}
+
+static void together_scenario(void)
+{
+    char path[PATH_BYTES];
+    if (!small_model_path(path, "tiny-bias")) return;
+    afmoe_model *model = NULL;
+    if (!GOES_WELL(afmoe_model_open(&model, path, NULL, &error))) return;
+    compute_together(model);
     afmoe_model_free(model);
 }
 
@@ -277,6 +355,12 @@ static void hub_model(void **state)
     fail_each(hub_scenario);
 }
 
+static void together(void **state)
+{
+    (void)state;
+    fail_each(together_scenario);
+}
+
 static void text_calls(void **state)
 {
     char path[PATH_BYTES];
@@ -334,6 +418,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(append_keeps_whole_chunks), cmocka_unit_test(hub_model),
                                        cmocka_unit_test(text_calls), cmocka_unit_test(open_text_model),
-                                       cmocka_unit_test(borrowed_memory), cmocka_unit_test(inspect)};
+                                       cmocka_unit_test(borrowed_memory), cmocka_unit_test(inspect),
+                                       cmocka_unit_test(together)};
     return cmocka_run_group_tests_name("no_memory", tests, prepare, NULL);
 }
