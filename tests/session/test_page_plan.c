@@ -38,6 +38,36 @@ static void test_most_pages(void **state)
     }
 }
 
+/* Against a chunk that begins at every place, and a growing that is cut at random. */
+static void test_any_cut(void **state)
+{
+    static const uint64_t chunks[] = {1, 7, 64, 100, 256}, windows[] = {1, 8, 200}, ends[] = {1, 65, 300, 1000};
+    uint64_t random = 1;
+    (void)state;
+    for (uint64_t i = 0; i < 5 * 3 * 4 * 3; i++) {
+        const struct page_plan plan = {.n_full = i / 60, .n_sliding = 3 * (i / 60 != 2), .window = windows[i / 5 % 3],
+                                       .rewind_tokens = i % 2 * 100, .chunk_tokens = chunks[i % 5]};
+        uint64_t end = ends[i / 15 % 4];
+        for (uint64_t begin = 0; begin < end; begin += 1 + end / 9) {
+            uint64_t first = afmoe__plan_window_page(&plan, begin), most = 0, kept = first;
+            for (uint64_t at = begin; at < end; at++) {
+                uint64_t to = end - at < plan.chunk_tokens ? end : at + plan.chunk_tokens;
+                uint64_t from = afmoe__plan_first_kept(&plan, at);
+                uint64_t held = afmoe__plan_pages_held(&plan, at > begin && from > first ? from : first, to);
+                if (held > most) most = held;
+            }
+            assert_int_equal(afmoe__plan_most_pages_any_cut(&plan, first, begin, end), most);
+            for (uint64_t n = begin; n < end;) {
+                random = random * 6364136223846793005u + 1442695040888963407u;
+                n += 1 + (random >> 33) % plan.chunk_tokens;
+                if (n > end) n = end;
+                assert_true(afmoe__plan_pages_held(&plan, kept, n) <= most);
+                if (afmoe__plan_first_kept(&plan, n) > kept) kept = afmoe__plan_first_kept(&plan, n);
+            }
+        }
+    }
+}
+
 static void test_numbers(void **state)
 {
     /* 1 full and 3 sliding layers, windows of 8, no way back: 130 tokens are 3 pages; the window of position 130 begins
@@ -54,6 +84,7 @@ static void test_numbers(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_most_pages), cmocka_unit_test(test_numbers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_most_pages), cmocka_unit_test(test_any_cut),
+                                       cmocka_unit_test(test_numbers)};
     return cmocka_run_group_tests_name("page_plan", tests, NULL, NULL);
 }
