@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """include/afmoe.h holds only what other languages can read: functions, integer constants, plain structs, opaque
-structs, integer types and function pointers. Read with libclang (Debian: python3-clang-14).
+structs, integer types and function pointers. Read by bindings/generate/header.py.
 
 Environment: AFMOE_SOURCE_ROOT.
 """
@@ -9,69 +9,26 @@ import sys
 import unittest
 
 try:
-    from clang.cindex import CursorKind, Index, TranslationUnit, TypeKind
+    from clang.cindex import CursorKind, TypeKind
 except ImportError:
     print('skipped: program python3-clang-14 (not installed)')
     sys.exit(77)
 
-HEADER = os.path.join(os.environ['AFMOE_SOURCE_ROOT'], 'include', 'afmoe.h')
-INTEGERS = {'int32_t', 'uint32_t', 'uint64_t'}
+ROOT = os.environ['AFMOE_SOURCE_ROOT']
+HEADER = os.path.join(ROOT, 'include', 'afmoe.h')
+sys.path.insert(0, os.path.join(ROOT, 'bindings', 'generate'))
+from header import INTEGERS, is_array, is_callback, is_number, is_pointer, parameters_of, read_header
+
 # Handed to callbacks only: nobody but the library makes one.
 NOT_MADE_BY_CALLERS = {'afmoe_piece'}
 # Functions that say all by their names: they come in pairs, and the header's rules describe them.
 PAIRED = ('_init', '_free', '_retain')
 
 
-def read_header():
-    unit = Index.create().parse(HEADER, args=['-x', 'c', '-std=c11'],
-                                options=TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD)
-    problems = [str(problem) for problem in unit.diagnostics]
-    assert not problems, problems
-    return [cursor for cursor in unit.cursor.get_children()
-            if cursor.location.file and cursor.location.file.name == HEADER]
-
-
-def is_number(kind):
-    """float, or an integer of a fixed width under its own name or one of ours; never bool, int, long, size_t."""
-    if kind.kind == TypeKind.FLOAT:
-        return True
-    if kind.kind != TypeKind.TYPEDEF:
-        return False
-    declaration = kind.get_declaration()
-    return declaration.spelling in INTEGERS or (
-        declaration.spelling.startswith('afmoe_') and is_number(declaration.underlying_typedef_type))
-
-
-def is_struct(kind):
-    return kind.get_canonical().kind == TypeKind.RECORD and \
-        kind.get_declaration().spelling.startswith('afmoe_')
-
-
-def is_callback(kind):
-    canonical = kind.get_canonical()
-    return kind.kind == TypeKind.TYPEDEF and kind.get_declaration().spelling.endswith('_fn') and \
-        canonical.kind == TypeKind.POINTER and canonical.get_pointee().kind == TypeKind.FUNCTIONPROTO
-
-
-def is_pointer(kind):
-    """To void, text, a number, one of our structs, or to such a pointer."""
-    if kind.kind != TypeKind.POINTER:
-        return False
-    to = kind.get_pointee()
-    return to.kind in (TypeKind.VOID, TypeKind.CHAR_S) or is_number(to) or is_struct(to) or is_pointer(to)
-
-
-def is_array(kind):
-    if kind.kind != TypeKind.CONSTANTARRAY:
-        return False
-    element = kind.element_type
-    return element.kind == TypeKind.CHAR_S or is_number(element)
-
-
 class Form(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.cursors = read_header()
+        cls.cursors = read_header(HEADER)
         cls.functions = [c for c in cls.cursors if c.kind == CursorKind.FUNCTION_DECL]
         cls.typedefs = [c for c in cls.cursors if c.kind == CursorKind.TYPEDEF_DECL]
         cls.structs = [c for c in cls.cursors if c.kind == CursorKind.STRUCT_DECL]
@@ -143,7 +100,7 @@ class Form(unittest.TestCase):
                 else:
                     self.assertTrue(is_number(kind) and kind.spelling in INTEGERS, kind.spelling)
             if typedef.spelling.endswith('_fn'):
-                parameters = [c.type for c in typedef.get_children() if c.kind == CursorKind.PARM_DECL]
+                parameters = [c.type for c in parameters_of(typedef)]
                 results = [c.type for c in typedef.get_children() if c.kind == CursorKind.TYPE_REF]
                 self.check_signature(typedef.spelling, function.get_result() if not results else results[0],
                                      parameters)
@@ -152,7 +109,7 @@ class Form(unittest.TestCase):
         for typedef in self.typedefs:
             # afmoe_task_fn goes the other way: the library gives it to the host.
             if typedef.spelling.endswith('_fn') and typedef.spelling != 'afmoe_task_fn':
-                parameters = [c for c in typedef.get_children() if c.kind == CursorKind.PARM_DECL]
+                parameters = parameters_of(typedef)
                 with self.subTest(name=typedef.spelling):
                     self.assertEqual((parameters[0].type.spelling, parameters[0].spelling), ('void *', 'user_data'))
 
