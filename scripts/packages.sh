@@ -8,6 +8,8 @@ build_packages='gcc libc6-dev meson ninja-build pkgconf libjansson-dev'
 # CPUs without it, groff for the manual pages, libedit for afmoe chat.
 check_packages='g++ clang-14 binutils libcmocka-dev libhwloc-dev libsimde-dev libedit-dev groff-base'
 check_packages="$check_packages python3 python3-clang-14 python3-numpy xz-utils"
+# For the Python package: its tests, its types, the picture of its example, and pip for the wheel.
+check_packages="$check_packages python3-pytest mypy python3-matplotlib python3-venv"
 
 # Other Pythons, and a meson of theirs, may come first in PATH (pyenv, virtual environments). Debian's are meant.
 MESON=/usr/bin/meson

@@ -1,0 +1,402 @@
+"""The two ways to go on from a prompt: `generate`, the library's own loop with a callback, and `stream`, the same steps
+made one by one, so that a consumer who stops asking leaves nothing computed ahead."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import dataclasses
+import time
+from typing import (TYPE_CHECKING, Any, AsyncIterator, Callable, Dict, Iterator, List, Mapping, Optional, Sequence,
+                    Tuple, TypeVar, Union)
+
+if TYPE_CHECKING:
+    from .model import Model
+    from .session import Prompt, Session
+
+from . import _ffi
+from ._callbacks import Calls, Progress
+from ._cancel import Cancel
+from ._ffi import Finish
+from ._library import lib
+from ._native import make, new_error, raise_for, tokens_in
+from .errors import CancelledError, ContextFullError, InvalidError
+from .sampler import Sampler, recommended_options
+
+T = TypeVar('T')
+
+FINISH_REASONS: Dict[int, str] = {reason: reason.name.lower() for reason in Finish}
+"""length, stop_token, stop_string, cancelled, context (no room left), error"""
+
+
+@dataclasses.dataclass(frozen=True)
+class GenerationConfig:
+    """What to generate; names as in transformers where it has one."""
+
+    max_new_tokens: Optional[int] = None
+    """most tokens to generate; None: until something stops"""
+    do_sample: bool = False
+    """draw, beginning with what the checkpoint recommends (temperature 1 where it says nothing); else greedy"""
+    temperature: Optional[float] = None
+    top_k: Optional[int] = None
+    """0: off"""
+    top_p: Optional[float] = None
+    min_p: Optional[float] = None
+    seed: Optional[int] = None
+    """a draw depends on this and the position only; None: 0"""
+    repetition_penalty: Optional[float] = None
+    presence_penalty: Optional[float] = None
+    frequency_penalty: Optional[float] = None
+    logit_bias: Optional[Mapping[int, float]] = None
+    """added to the logits of these tokens; -inf: never"""
+    sampler: Optional[Sampler] = None
+    """used instead of all of the above but max_new_tokens"""
+    eos_token_id: Union[int, Sequence[int], None] = None
+    """tokens that stop, instead of the model's stop set"""
+    ignore_eos: bool = False
+    """the model's stop set does not stop"""
+    stop_strings: Union[str, Sequence[str], None] = None
+    """text that stops, also across tokens, and is not given out; at most 64"""
+    skip_special_tokens: bool = True
+    """control tokens have no text"""
+    top_logprobs: int = 0
+    """how many alternatives each piece has, up to 1024"""
+
+
+_DRAWING = ('temperature', 'top_k', 'top_p', 'min_p', 'seed')
+_CHANGING = ('repetition_penalty', 'presence_penalty', 'frequency_penalty', 'logit_bias')
+
+
+def configure(config: Optional[GenerationConfig], keywords: Dict[str, Any]) -> GenerationConfig:
+    """The configuration with these fields changed, checked where nothing below would."""
+    made = dataclasses.replace(config or GenerationConfig(), **keywords)
+    given = [name for name in _DRAWING + _CHANGING if getattr(made, name) is not None]
+    if made.sampler is not None and (given or made.do_sample):
+        raise InvalidError(_ffi.AFMOE_INVALID, f'{(given or ["do_sample"])[0]} is given beside a sampler, which has '
+                                               f'its own')
+    drawing = [name for name in given if name in _DRAWING]
+    if drawing and not made.do_sample:
+        raise InvalidError(_ffi.AFMOE_INVALID, f'{drawing[0]} is given, but do_sample is not set: greedy generation '
+                                               f'has no use for it')
+    for name in ('max_new_tokens', 'top_logprobs'):
+        value = getattr(made, name)
+        if value is not None and value < 0:
+            raise InvalidError(_ffi.AFMOE_INVALID, f'{name} is {value}, less than 0')
+    return made
+
+
+def make_sampler(model: Model, config: GenerationConfig) -> Sampler:
+    options = {name: getattr(config, name) for name in _DRAWING + _CHANGING}
+    if config.do_sample and config.temperature is None:
+        options['temperature'] = recommended_options(model).temperature or 1.0
+    return Sampler(model, recommended=config.do_sample, **options)
+
+
+@contextlib.contextmanager
+def _sampler(session: Session, config: GenerationConfig) -> Iterator[Sampler]:
+    if config.sampler is not None:
+        yield config.sampler
+        return
+    with make_sampler(session.context.model, config) as made:
+        yield made
+
+
+class Piece:
+    """One step: text that is final now (whole characters, may be empty), and the token it came with.
+
+    `token` is None in the last piece, which has the finish_reason. logprob and top_logprobs are natural logarithms in
+    the model's own distribution, whatever the sampler does."""
+
+    __slots__ = ('text', 'token', 'logprob', 'position', 'top_logprobs', 'finish_reason', 'prompt_tokens',
+                 'prompt_tps', 'generation_tokens', 'generation_seconds')
+
+    text: str
+    token: Optional[int]
+    logprob: float
+    position: int
+    top_logprobs: List[Tuple[int, float]]
+    finish_reason: Optional[str]
+    prompt_tokens: int
+    prompt_tps: float
+    generation_tokens: int
+    generation_seconds: float
+
+    def __init__(self, text: str, token: Optional[int], logprob: float, position: int,
+                 top_logprobs: List[Tuple[int, float]], finish_reason: Optional[str], prompt_tokens: int,
+                 prompt_tps: float, generation_tokens: int, generation_seconds: float) -> None:
+        self.text = text
+        self.token = token
+        self.logprob = logprob
+        self.position = position
+        self.top_logprobs = top_logprobs
+        self.finish_reason = finish_reason
+        self.prompt_tokens = prompt_tokens
+        self.prompt_tps = prompt_tps
+        self.generation_tokens = generation_tokens
+        self.generation_seconds = generation_seconds
+
+    @property
+    def generation_tps(self) -> float:
+        """Tokens per second so far."""
+        return self.generation_tokens / max(self.generation_seconds, 1e-9)
+
+    def __repr__(self) -> str:
+        return f'Piece({self.text!r}, token={self.token}, finish_reason={self.finish_reason!r})'
+
+
+@dataclasses.dataclass(frozen=True)
+class Generation:
+    """All of it."""
+
+    text: str
+    tokens: List[int]
+    logprobs: List[float]
+    """of each token"""
+    top_logprobs: List[List[Tuple[int, float]]]
+    """alternatives at each token"""
+    finish_reason: str
+    stop_token: Optional[int]
+    """the token that stopped; it is not in the timeline"""
+    stop_string: Optional[str]
+    prompt_tokens: int
+    prompt_tps: float
+    generation_tokens: int
+    generation_tps: float
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _stop_strings(config: GenerationConfig) -> List[bytes]:
+    strings = config.stop_strings
+    return [text.encode() for text in ([strings] if isinstance(strings, str) else strings or ())]
+
+
+def _stop_tokens(config: GenerationConfig) -> List[int]:
+    given = config.eos_token_id
+    return [] if given is None else [given] if isinstance(given, int) else list(given)
+
+
+def _options(config: GenerationConfig, flag: Any, on_piece: Any) -> Tuple[_ffi.afmoe_generate_options, List[bytes]]:
+    strings = _stop_strings(config)
+    stops, n_stops = tokens_in(_stop_tokens(config), 'eos_token_id')
+    n = len(strings)
+    return make(
+        _ffi.afmoe_generate_options, ignore_eos=config.ignore_eos or config.eos_token_id is not None,
+        max_tokens=config.max_new_tokens, stop_tokens=stops, n_stop_tokens=n_stops,
+        stop_strings=(ctypes.c_char_p * n)(*strings) if n else None,
+        stop_string_bytes=(ctypes.c_uint64 * n)(*map(len, strings)) if n else None, n_stop_strings=n,
+        n_top_logprobs=config.top_logprobs, keep_special=not config.skip_special_tokens, on_piece=on_piece,
+        cancel=flag), strings
+
+
+def _alternatives(piece: Any) -> List[Tuple[int, float]]:
+    n = piece.n_top
+    return list(zip(piece.top_tokens[:n], piece.top_logprobs[:n])) if n else []
+
+
+def generate(session: Session, prompt: Optional[Prompt], config: GenerationConfig,
+             on_piece: Optional[Callable[[Piece], object]], progress: Optional[Progress],
+             cancel: Optional[Cancel]) -> Generation:
+    """The library's loop."""
+    n_prompt, prompt_tps = session._read(prompt, progress, cancel)
+    calls = Calls(cancel)
+    texts: List[str] = []
+    tokens: List[int] = []
+    logprobs: List[float] = []
+    tops: List[List[Tuple[int, float]]] = []
+    began = time.perf_counter()
+
+    def take(given: Any) -> None:
+        piece = given.contents
+        text = ctypes.string_at(piece.text, piece.text_bytes).decode()
+        token: Optional[int] = piece.token
+        top = _alternatives(piece)
+        texts.append(text)
+        if token == -1:
+            token = None
+        else:
+            tokens.append(piece.token)
+            logprobs.append(piece.logprob)
+            tops.append(top)
+        if on_piece is not None:
+            on_piece(Piece(text, token, piece.logprob, piece.position, top, None, n_prompt, prompt_tps, len(tokens),
+                           time.perf_counter() - began))
+
+    guard = calls.guard
+    thunk = _ffi.afmoe_piece_fn(lambda _, given: guard(take, given))
+    result = make(_ffi.afmoe_generate_result)
+    error = new_error()
+    with _sampler(session, config) as sampler, sampler._borrow as chooser, session._borrow as timeline:
+        with session.context._host.running(), calls.on_main() as flag:
+            options, strings = _options(config, flag, thunk)
+            status = lib.afmoe_generate(timeline, chooser, options, result, error)
+    if status < 0 and result.finish_reason not in (Finish.CONTEXT, Finish.CANCELLED):
+        raise_for(error)
+    reason = FINISH_REASONS[result.finish_reason]
+    return Generation(
+        ''.join(texts), tokens, logprobs, tops, reason, result.stop_token if result.stop_token >= 0 else None,
+        strings[result.stop_string].decode() if result.stop_string >= 0 else None, n_prompt, prompt_tps,
+        result.n_generated, result.n_generated / max(result.elapsed_ns / 1e9, 1e-9))
+
+
+class _Held:
+    """Text behind which a stop string may be: what `push` gives is sure not to begin one. The string that ends first
+    stops; of several that end together the longest. Held back is the longest suffix that begins one."""
+
+    def __init__(self, strings: List[str]) -> None:
+        self.strings = strings
+        self.text = ''
+        self.found = False
+
+    def push(self, text: str) -> str:
+        if not self.strings:
+            return text
+        before = len(self.text)
+        self.text += text
+        ends = [(at + len(string), -len(string)) for string in self.strings
+                for at in [self.text.find(string, max(0, before - len(string) + 1))] if at >= 0]
+        if ends:
+            end, minus_length = min(ends)
+            self.found = True
+            given, self.text = self.text[:end + minus_length], ''
+            return given
+        n_held = max(self._overlap(string) for string in self.strings)
+        cut = len(self.text) - n_held
+        given, self.text = self.text[:cut], self.text[cut:]
+        return given
+
+    def _overlap(self, string: str) -> int:
+        return next((n for n in range(min(len(string) - 1, len(self.text)), 0, -1)
+                     if self.text.endswith(string[:n])), 0)
+
+    def finish(self) -> str:
+        given, self.text = self.text, ''
+        return given
+
+
+class _Steps:
+    """The steps of one stream with what they share."""
+
+    def __init__(self, session: Session, sampler: Sampler, config: GenerationConfig, n_prompt: int, flag: Any) -> None:
+        self.session, self.sampler, self.n_prompt = session, sampler, n_prompt
+        model = session.context.model
+        self.decoder = model.tokenizer.stream_decoder(skip_special=config.skip_special_tokens) \
+            if model.info.has_tokenizer else None
+        self.stops = frozenset(model.stop_tokens if config.eos_token_id is None and not config.ignore_eos
+                               else _stop_tokens(config))
+        self.n_top = config.top_logprobs
+        self.options = make(_ffi.afmoe_append_options, cancel=flag)
+        # Made once, used in every step.
+        self.error = new_error()
+        self.token, self.logprob = ctypes.c_int32(), ctypes.c_float()
+        self.text: Any = ctypes.POINTER(ctypes.c_char)()
+        self.n_bytes = ctypes.c_uint64()
+        self.by = tuple(ctypes.byref(out) for out in (self.token, self.logprob, self.text, self.n_bytes,
+                                                      self.options, self.error))
+
+    def step(self) -> Optional[Tuple[str, int, float, List[Tuple[int, float]]]]:
+        """Text, token, log-probability and alternatives; None at a stop token."""
+        token, logprob, text, n_bytes, options, error = self.by
+        top: List[Tuple[int, float]] = []
+        with self.session._borrow as timeline:
+            with self.sampler._borrow as chooser:
+                if lib.afmoe_sampler_sample(chooser, timeline, self.n_prompt, token, logprob, error) < 0:
+                    raise_for(self.error)
+            chosen = self.token.value
+            if chosen in self.stops:
+                return None
+            if self.n_top:
+                top = self.session.top_logprobs(self.n_top)
+            if lib.afmoe_session_append(timeline, token, 1, options, None, error) < 0:
+                raise_for(self.error)
+        if self.decoder is None:
+            return '', chosen, self.logprob.value, top
+        with self.decoder._borrow as decoder:
+            if lib.afmoe_stream_decoder_push(decoder, chosen, text, n_bytes, error) < 0:
+                raise_for(self.error)
+            n = self.n_bytes.value
+            return (self.text[:n].decode() if n else ''), chosen, self.logprob.value, top
+
+    def rest(self) -> str:
+        return self.decoder.finish() if self.decoder is not None else ''
+
+
+def stream(session: Session, prompt: Optional[Prompt], config: GenerationConfig, progress: Optional[Progress],
+           cancel: Optional[Cancel]) -> Iterator[Piece]:
+    """The library's loop with its parts: sample, stop token, append, decode, stop string."""
+    n_prompt, prompt_tps = session._read(prompt, progress, cancel)
+    strings = [text.decode() for text in _stop_strings(config)]
+    if '' in strings or len(strings) > 64:
+        raise InvalidError(_ffi.AFMOE_INVALID, 'stop_strings: an empty one, or more than 64')
+    held = _Held(strings)
+    limit = config.max_new_tokens
+    now = time.perf_counter
+    with contextlib.ExitStack() as stack:
+        flag = stack.enter_context(cancel._borrow) if cancel is not None else None
+        steps = _Steps(session, stack.enter_context(_sampler(session, config)), config, n_prompt, flag)
+        if steps.decoder is not None:
+            stack.enter_context(steps.decoder)
+        n, began, reason = 0, now(), Finish.LENGTH
+        while limit is None or n < limit:
+            if cancel is not None and cancel.is_set:
+                reason = Finish.CANCELLED
+                break
+            try:
+                made = steps.step()
+            except (ContextFullError, CancelledError) as full:
+                reason = Finish.CONTEXT if isinstance(full, ContextFullError) else Finish.CANCELLED
+                break
+            if made is None:
+                reason = Finish.STOP_TOKEN
+                break
+            text, token, logprob, top = made
+            n += 1
+            yield Piece(held.push(text) if strings else text, token, logprob, n_prompt + n - 1, top, None, n_prompt,
+                        prompt_tps, n, now() - began)
+            if held.found:
+                reason = Finish.STOP_STRING
+                break
+        text = '' if held.found else held.push(steps.rest())
+        if held.found and reason in (Finish.LENGTH, Finish.STOP_TOKEN):
+            reason = Finish.STOP_STRING
+        yield Piece(text + held.finish(), None, 0.0, n_prompt + n, [], FINISH_REASONS[reason], n_prompt, prompt_tps,
+                    n, now() - began)
+
+
+# ---- For asyncio: the same in a thread ----
+
+async def _finish(future: 'asyncio.Future[T]', flag: Cancel, is_own: bool) -> T:
+    """Wait; when the waiting task is cancelled, stop the call first, for it uses memory that is ours."""
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        flag.set()
+        await asyncio.wait([future])
+        if not is_own:
+            flag.clear()
+        if not future.cancelled():
+            future.exception()  # seen: the cancelling is what comes out
+        raise
+
+
+async def in_thread(function: Callable[[Cancel], T], cancel: Optional[Cancel]) -> T:
+    flag = cancel or Cancel()
+    future = asyncio.get_running_loop().run_in_executor(None, function, flag)
+    return await _finish(future, flag, cancel is None)
+
+
+async def stream_in_thread(start: Callable[[Cancel], Iterator[Piece]],
+                           cancel: Optional[Cancel]) -> AsyncIterator[Piece]:
+    flag = cancel or Cancel()
+    pieces = start(flag)
+    loop = asyncio.get_running_loop()
+    try:
+        while True:
+            step = loop.run_in_executor(None, lambda: next(pieces, None))
+            piece: Optional[Piece] = await _finish(step, flag, cancel is None)
+            if piece is None:
+                return
+            yield piece
+    finally:
+        pieces.close()  # type: ignore[attr-defined] # a generator
