@@ -7,8 +7,8 @@ test_results.py targets BUILD_DIR [ONLY [BUT]]  what ninja must build for them, 
 test_results.py count BUILD_DIR N_TESTS         after `meson test`: "PASSED FAILED SKIPPED" on one line; what failed
                                                 goes to stderr with its output
 
-A test program is as many tests as it reports itself: cmocka prints a line per case, Python's unittest their number;
-any other program is one. A program that ends badly is at least one failure, whatever it printed before.
+A test program is as many tests as it reports itself: cmocka prints a line per case, Python's unittest and pytest their
+number; any other program is one. A program that ends badly is at least one failure, whatever it printed before.
 
 A line "skipped: NAME (reason)" is a test that did not take place; to skip without such a line is a failure. Four kinds
 are told apart:
@@ -100,6 +100,12 @@ def count_one(test, flags, has_shared, sanitized):
         failed += int(kinds.get('failures', 0)) + int(kinds.get('errors', 0))
         skipped += int(kinds.get('skipped', 0))
         passed += int(ran.group(1)) - failed - skipped
+    # pytest: "1 failed, 2 passed, 3 skipped, 1 error in 0.12s"
+    for line in re.findall(r'^(?:\d+ [a-z]+(?:, )?)+ in [\d.]+s', text, re.M):
+        kinds = {kind.rstrip('s'): int(n) for n, kind in re.findall(r'(\d+) ([a-z]+)', line)}
+        passed += kinds.get('passed', 0)
+        failed += kinds.get('failed', 0) + kinds.get('error', 0)
+        skipped += kinds.get('skipped', 0)
 
     reasons = []
     lines = set(re.findall(r'\bskipped: (.+)', text))
