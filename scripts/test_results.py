@@ -7,8 +7,9 @@ test_results.py targets BUILD_DIR [ONLY [BUT]]  what ninja must build for them, 
 test_results.py count BUILD_DIR N_TESTS         after `meson test`: "PASSED FAILED SKIPPED" on one line; what failed
                                                 goes to stderr with its output
 
-A test program is as many tests as it reports itself: cmocka prints a line per case, Python's unittest and pytest their
-number; any other program is one. A program that ends badly is at least one failure, whatever it printed before.
+A test program is as many tests as it reports itself: cmocka prints a line per case, Python's unittest, pytest and cargo
+test their numbers; any other program is one. A program that ends badly is at least one failure, whatever it printed
+before.
 
 A line "skipped: NAME (reason)" is a test that did not take place; to skip without such a line is a failure. Four kinds
 are told apart:
@@ -106,6 +107,9 @@ def count_one(test, flags, has_shared, sanitized):
         passed += kinds.get('passed', 0)
         failed += kinds.get('failed', 0) + kinds.get('error', 0)
         skipped += kinds.get('skipped', 0)
+    for good, bad in re.findall(r'^test result: \w+\. (\d+) passed; (\d+) failed;', text, re.M):
+        passed += int(good)
+        failed += int(bad)
 
     reasons = []
     lines = set(re.findall(r'\bskipped: (.+)', text))
