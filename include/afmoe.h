@@ -434,7 +434,7 @@ typedef struct afmoe_context_options {
     int32_t cpu_level;         /* AFMOE_CPU_*, default AUTO. One the CPU lacks is UNSUPPORTED */
     int32_t precision;         /* AFMOE_PRECISION_*, default FAST */
     int32_t cells;             /* AFMOE_CELLS_*, default AUTO */
-    uint32_t chunk_tokens;     /* tokens computed together while reading a prompt. 1..4096, default 256 */
+    uint32_t chunk_tokens;     /* tokens computed together while reading a prompt. 1..4096, default 512 */
     uint64_t max_tokens;       /* longest timeline of a session, 1..max_positions of the model. Default 2^64-1: 4096, or
                                   max_positions where that is less. Memory grows only as tokens come */
     uint64_t rewind_tokens;    /* how far back rewind and sync are free of recomputing. 0..2^32, default 256 */

@@ -68,7 +68,7 @@ static const struct row rows[] = {
     {BENCH, 'd', "n-depth", WORD, AT(depths), "LIST", "tokens there before; default 0"},
     {BENCH, 0, "sessions", WORD, AT(session_counts), "LIST", "sessions that decode together; default 1"},
     {BENCH, 't', "threads", WORD, AT(thread_counts), "LIST", "1..256; default: one for each usable core", "n_threads"},
-    {BENCH, 'b', "batch-size", COUNT, AT(batch), "N", "tokens computed together, 1..4096; default 256", "chunk_tokens"},
+    {BENCH, 'b', "batch-size", COUNT, AT(batch), "N", "tokens computed together, 1..4096; default 512", "chunk_tokens"},
     {BENCH, 'r', "repetitions", COUNT, AT(repetitions), "N", "measured after one that is not; 1..1000, default 5"},
     {BENCH, 'o', "output", WORD, AT(output), "FORM", "md (default), csv or json"},
     {SYNTH, 0, "shape", WORD, AT(shape), "NAME", "nano (default), mini, large or pico"},

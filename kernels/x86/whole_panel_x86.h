@@ -260,6 +260,13 @@ FORCE_INLINE void multiply_tile(enum tensor_format f, enum family family, const 
         for (int h = 0; h < 2; h++) floats_store(acc[t] + LANES * h, sum[t][h]);
 }
 
+/* Every line that holds one of n_bytes bytes, which may lie past the end of the memory. */
+FORCE_INLINE void prefetch_lines(const void *p, uint64_t n_bytes)
+{
+    for (uintptr_t line = (uintptr_t)p & ~(uintptr_t)63; line < (uintptr_t)p + n_bytes; line += 64)
+        _mm_prefetch((const char *)line, _MM_HINT_T0);
+}
+
 /* One step for n_tokens tokens, TOKENS at a time; a rest is made even, which is why one token, whatever it is, and one row
  * of acc may follow the last. `next`: the blocks of the step after this one, whose lines are asked for a few at a time. */
 FORCE_INLINE void multiply_tokens(enum tensor_format f, enum family family, float acc[][ROWS], const union tile *tile,
@@ -269,7 +276,7 @@ FORCE_INLINE void multiply_tokens(enum tensor_format f, enum family family, floa
     uint64_t n_groups = (n_tokens + TOKENS - 1) / TOKENS, rows = (ROWS + n_groups - 1) / n_groups, row = 0;
     for (uint64_t t = 0; t < n_tokens; t += TOKENS) {
         uint64_t left = n_tokens - t;
-        for (uint64_t end = row + rows; row < end && row < ROWS; row++) prefetch_bytes(next[row], 0, next_bytes);
+        for (uint64_t end = row + rows; row < end && row < ROWS; row++) prefetch_lines(next[row], next_bytes);
         if (left <= 2) multiply_tile(f, family, 2, acc + t, tile, x + t, k, n_units);
         else if (left <= 4) multiply_tile(f, family, 4, acc + t, tile, x + t, k, n_units);
         else multiply_tile(f, family, TOKENS, acc + t, tile, x + t, k, n_units);
@@ -334,6 +341,8 @@ FORCE_INLINE void multiply_rows(enum tensor_format f, enum family family, decode
     for (uint64_t k = 0; k < n_columns; k += STEP) {
         int n_units = n_columns - k < STEP ? (int)(n_columns - k) / UNIT : UNITS;
         decode_tile(f, family, decode, elements, bytes, &scratch->tile, blocks, n_units);
+        if (k + STEP >= n_columns) /* next come the rows that follow these, or what lies there */
+            for (uint64_t r = 0; r < ROWS; r++) blocks[r] = (const uint8_t *)((uintptr_t)rows + (ROWS + r) * row_bytes);
         multiply(scratch->acc, &scratch->tile, x, n_tokens, k, n_units, blocks,
                  (uint64_t)bytes * STEP / (uint64_t)elements);
     }

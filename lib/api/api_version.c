@@ -91,7 +91,7 @@ DEFINE_INIT(afmoe_tensor_info, .n_dims = 0)
 DEFINE_INIT(afmoe_tokenize_options, .special = AFMOE_SPECIAL_ALL, .max_text_bytes = DEFAULT_MAX_TEXT_BYTES)
 DEFINE_INIT(afmoe_chat_options, .add_generation_prompt = 1, .max_text_bytes = DEFAULT_MAX_TEXT_BYTES)
 DEFINE_INIT(afmoe_context_options, .n_threads = -1, .cpu_level = AFMOE_CPU_AUTO, .precision = AFMOE_PRECISION_FAST,
-            .cells = AFMOE_CELLS_AUTO, .chunk_tokens = 256, .max_tokens = UINT64_MAX, .rewind_tokens = 256,
+            .cells = AFMOE_CELLS_AUTO, .chunk_tokens = 512, .max_tokens = UINT64_MAX, .rewind_tokens = 256,
             .max_page_bytes = UINT64_MAX)
 DEFINE_INIT(afmoe_context_info, .n_threads = 0)
 DEFINE_INIT(afmoe_memory, .reserved = 0)
