@@ -3,7 +3,8 @@
  *   d = max |x| / 127 over a group, q = x * (127 / max) rounded to the nearest, ties to even: -127..127
  *
  * A group has 32 values (kinds ..._32, for formats of blocks of 32 and 64) or 256 (..._256). Where max is below
- * ACTIVATION_MIN, d and q are 0; where x holds a NaN or infinity, d is NaN and q is 0, so that it shows in every product.
+ * ACTIVATION_MIN, d and q are 0; where x holds a NaN or infinity, d is NaN and q is 0, so that it shows in every
+ * product.
  *
  * Bytes of n prepared values, n a multiple of the group, each part aligned to its element:
  *     q      int8 or int16 [n]        the same numbers; a level asks for the width that it multiplies

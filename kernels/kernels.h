@@ -15,14 +15,14 @@
  *               tokens or heads the call has. One-token and panel products of a format sum in the same order, so
  *               they give the same bits (within one level; levels differ from each other by rounding).
  *
- * Order of summation of a product with floats over k = 0..n-1: eight lanes, lane i takes the k with k % 8 == i in rising
- * k, each step one multiply-add; then ((l0+l4)+(l2+l6)) + ((l1+l5)+(l3+l7)). At level avx512 the formats F32, F16, BF16 and
- * Q8_0 take sixteen lanes, k % 16, of which l0+l8 .. l7+l15 are then summed as the eight. Attention has orders of its
- * own, the same at every level, see attention_page.
+ * Order of summation of a product with floats over k = 0..n-1: eight lanes, lane i takes the k with k % 8 == i in
+ * rising k, each step one multiply-add; then ((l0+l4)+(l2+l6)) + ((l1+l5)+(l3+l7)). At level avx512 the formats F32,
+ * F16, BF16 and Q8_0 take sixteen lanes, k % 16, of which l0+l8 .. l7+l15 are then summed as the eight. Attention has
+ * orders of its own, the same at every level, see attention_page.
  *
  * Products with whole numbers (precision FAST, block formats): the sums inside a group of 32 or 256 are whole and
  * exact, so their order is free; groups follow each other in rising k, one value of the accumulator at a time, with
- * fused multiply-adds in the reference too. ref/whole_product_ref.c has the formula. Every level gives the same bits. */
+ * fused multiply-adds in the reference too (formula: ref/whole_product_ref.c). Every level gives the same bits. */
 #ifndef AFMOE_KERNELS_KERNELS_H
 #define AFMOE_KERNELS_KERNELS_H
 
@@ -137,7 +137,8 @@ void afmoe__kernels_select(struct kernels *out, int32_t level);
 
 /* Enter a product with floats: the one of EXACT and, for formats that store floats, of FAST as well. */
 static inline void set_float_product(struct kernels *k, enum tensor_format format,
-                                     void (*decode_row)(float *, const void *, uint64_t), struct product_kernels product)
+                                     void (*decode_row)(float *, const void *, uint64_t),
+                                     struct product_kernels product)
 {
     product.activation = ACTIVATION_F32;
     k->decode_row[format] = decode_row;

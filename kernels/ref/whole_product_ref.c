@@ -1,5 +1,5 @@
-/* Products of block formats with whole activations (activations.h), plain C. Weights are d q + dmin min with whole q and
- * min (whole_blocks.h), activations dx x with whole x. For each part of a row, in rising order,
+/* Products of block formats with whole activations (activations.h), plain C. Weights are d q + dmin min with whole q
+ * and min (whole_blocks.h), activations dx x with whole x. For each part of a row, in rising order,
  *
  *   I = sum q x,  M = sum min x        exact in 32 bits
  *   parts of 256:       acc = fma(dx, fma(dmin, M, d I), acc)     without minima: acc = fma(dx, d I, acc)

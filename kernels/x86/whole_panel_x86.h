@@ -267,8 +267,9 @@ FORCE_INLINE void prefetch_lines(const void *p, uint64_t n_bytes)
         _mm_prefetch((const char *)line, _MM_HINT_T0);
 }
 
-/* One step for n_tokens tokens, TOKENS at a time; a rest is made even, which is why one token, whatever it is, and one row
- * of acc may follow the last. `next`: the blocks of the step after this one, whose lines are asked for a few at a time. */
+/* One step for n_tokens tokens, TOKENS at a time; a rest is made even, which is why one token, whatever it is, and one
+ * row of acc follow the last. `next`: the blocks of the step after this one, whose lines are asked for a few at a
+ * time. */
 FORCE_INLINE void multiply_tokens(enum tensor_format f, enum family family, float acc[][ROWS], const union tile *tile,
                                   const struct activations *x, uint64_t n_tokens, uint64_t k, int n_units,
                                   const uint8_t *const next[ROWS], uint64_t next_bytes)

@@ -101,7 +101,8 @@ FORCE_INLINE __m256i block_sums(enum tensor_format f, const uint8_t *block, cons
     } else if (f == FORMAT_TQ2_0) { /* no scales: 16 bits hold all eight units */
         __m256i sum = _mm256_setzero_si256();
         for (int u = 0; u < 8; u++)
-            sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(unit_numbers(f, block, u), load_32_bytes(x->q + k + 32 * u)));
+            sum = _mm256_add_epi16(
+                sum, _mm256_maddubs_epi16(unit_numbers(f, block, u), load_32_bytes(x->q + k + 32 * u)));
         acc = _mm256_madd_epi16(sum, scales);
     } else {
         __m256i spread = spread_scales(f, scales);
@@ -150,29 +151,27 @@ FORCE_INLINE __m128i sum4x4_epi32(const __m128i v[4])
     return _mm_hadd_epi32(_mm_hadd_epi32(v[0], v[1]), _mm_hadd_epi32(v[2], v[3]));
 }
 
-FORCE_INLINE void multiply_256(enum tensor_format f, decode_fn decode, const int bytes, const int R, float *out,
-                               const struct activations *x, const uint8_t *rows, uint64_t row_bytes, uint64_t n_columns)
+FORCE_INLINE __m128 multiply_256(enum tensor_format f, decode_fn decode, const int bytes, const struct activations *x,
+                                 const uint8_t *rows, uint64_t row_bytes, uint64_t n_columns)
 {
     __m128 acc = _mm_setzero_ps();
     const uint8_t *first = rows;
     for (uint64_t k = 0; k < n_columns; k += 256, rows += bytes) {
         __m256i sum[ROW_TILE];
         __m128i min[ROW_TILE];
-        prefetch_bytes(first, AHEAD_BYTES + (uint64_t)(rows - first) * R, (uint64_t)bytes * R);
+        prefetch_bytes(first, AHEAD_BYTES + (uint64_t)(rows - first) * ROW_TILE, (uint64_t)bytes * ROW_TILE);
         for (int r = 0; r < ROW_TILE; r++) {
-            sum[r] = _mm256_setzero_si256();
             min[r] = _mm_setzero_si128();
-            if (r >= R) continue;
             const uint8_t *block = rows + (uint64_t)r * row_bytes;
             sum[r] = is_decoded(f) ? decoded_sums(f, decode, block, x, k) : block_sums(f, block, x, k, &min[r]);
         }
         __m128 whole = _mm_cvtepi32_ps(sum8x4_epi32(sum[0], sum[1], sum[2], sum[3]));
-        __m128 t = _mm_mul_ps(four_d(f, R, rows, row_bytes, 0), whole);
+        __m128 t = _mm_mul_ps(four_d(f, rows, row_bytes, 0), whole);
         if (has_min(f))
-            t = _mm_fnmadd_ps(four_halves(R, rows + min_at(f), row_bytes), _mm_cvtepi32_ps(sum4x4_epi32(min)), t);
+            t = _mm_fnmadd_ps(four_halves(rows + min_at(f), row_bytes), _mm_cvtepi32_ps(sum4x4_epi32(min)), t);
         acc = _mm_fmadd_ps(_mm_set1_ps(x->d[k / 256]), t, acc);
     }
-    store_four(R, out, acc);
+    return acc;
 }
 
 /* ---- Blocks of 32 and 64 ---- */
@@ -197,67 +196,74 @@ FORCE_INLINE __m128i subtract_zero(enum tensor_format f, __m128i whole, int sum)
     return level_zero(f) ? _mm_sub_epi32(whole, _mm_set1_epi32(level_zero(f) * sum)) : whole;
 }
 
-FORCE_INLINE void multiply_32(enum tensor_format f, const int elements, const int bytes, const int R, float *out,
-                              const struct activations *x, const uint8_t *rows, uint64_t row_bytes, uint64_t n_columns)
+FORCE_INLINE __m128 multiply_32(enum tensor_format f, const int elements, const int bytes, const struct activations *x,
+                                const uint8_t *rows, uint64_t row_bytes, uint64_t n_columns)
 {
     __m128 acc = _mm_setzero_ps();
     const uint8_t *first = rows;
     for (uint64_t k = 0; k < n_columns; k += 32) {
         int u = (int)(k % (uint64_t)elements) / 32;
         __m256i sum[ROW_TILE];
-        if (u == 0) prefetch_bytes(first, AHEAD_BYTES + (uint64_t)(rows - first) * R, (uint64_t)bytes * R);
-        for (int r = 0; r < ROW_TILE; r++) {
-            sum[r] = _mm256_setzero_si256();
-            if (r < R) sum[r] = unit_sum(f, rows + (uint64_t)r * row_bytes, u, x, k);
-        }
+        if (u == 0)
+            prefetch_bytes(first, AHEAD_BYTES + (uint64_t)(rows - first) * ROW_TILE, (uint64_t)bytes * ROW_TILE);
+        for (int r = 0; r < ROW_TILE; r++)
+            sum[r] = unit_sum(f, rows + (uint64_t)r * row_bytes, u, x, k);
         __m128 dx = _mm_set1_ps(x->d[k / 32]);
         if (f == FORMAT_NVFP4) {
             __m256i halves = _mm256_hadd_epi32(_mm256_hadd_epi32(sum[0], sum[1]), _mm256_hadd_epi32(sum[2], sum[3]));
             __m128i low = subtract_zero(f, _mm256_castsi256_si128(halves), x->sum16[k / 16]);
             __m128i high = subtract_zero(f, _mm256_extracti128_si256(halves, 1), x->sum16[k / 16 + 1]);
-            __m128 d = _mm_mul_ps(four_d(f, R, rows, row_bytes, 2 * u), dx);
+            __m128 d = _mm_mul_ps(four_d(f, rows, row_bytes, 2 * u), dx);
             acc = _mm_fmadd_ps(d, _mm_cvtepi32_ps(low), acc);
-            d = _mm_mul_ps(four_d(f, R, rows, row_bytes, 2 * u + 1), dx);
+            d = _mm_mul_ps(four_d(f, rows, row_bytes, 2 * u + 1), dx);
             acc = _mm_fmadd_ps(d, _mm_cvtepi32_ps(high), acc);
         } else {
             __m128i whole = subtract_zero(f, sum8x4_epi32(sum[0], sum[1], sum[2], sum[3]), x->sum32[k / 32]);
-            acc = _mm_fmadd_ps(_mm_mul_ps(four_d(f, R, rows, row_bytes, 0), dx), _mm_cvtepi32_ps(whole), acc);
+            acc = _mm_fmadd_ps(_mm_mul_ps(four_d(f, rows, row_bytes, 0), dx), _mm_cvtepi32_ps(whole), acc);
             if (has_min(f)) {
-                __m128 m = _mm_mul_ps(four_halves(R, rows + min_at(f), row_bytes), dx);
+                __m128 m = _mm_mul_ps(four_halves(rows + min_at(f), row_bytes), dx);
                 acc = _mm_fmadd_ps(m, _mm_set1_ps((float)x->sum32[k / 32]), acc);
             }
         }
         if (u == elements / 32 - 1) rows += bytes;
     }
-    store_four(R, out, acc);
+    return acc;
 }
 
-/* ---- Table ---- */
+/* ---- All rows ---- */
 
-FORCE_INLINE void multiply_row_tile(enum tensor_format f, decode_fn decode, const int elements, const int bytes, const int R, float *out,
-                           const struct activations *x, const uint8_t *rows, uint64_t row_bytes, uint64_t n_columns)
+/* The products of ROW_TILE rows. */
+FORCE_INLINE __m128 multiply_row_tile(enum tensor_format f, decode_fn decode, const int elements, const int bytes,
+                                      const struct activations *x, const uint8_t *rows, uint64_t row_bytes,
+                                      uint64_t n_columns)
 {
-    if (elements == 256) multiply_256(f, decode, bytes, R, out, x, rows, row_bytes, n_columns);
-    else multiply_32(f, elements, bytes, R, out, x, rows, row_bytes, n_columns);
+    if (elements == 256) return multiply_256(f, decode, bytes, x, rows, row_bytes, n_columns);
+    return multiply_32(f, elements, bytes, x, rows, row_bytes, n_columns);
 }
 
+/* A last row alone is taken ROW_TILE times: that is rare, and a body of its own would double the code. */
 FORCE_INLINE void one_token(enum tensor_format f, enum activation_kind kind, decode_fn decode, const int elements,
-                            const int bytes, float *out, const void *x, const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows,
-                            uint64_t n_columns)
+                            const int bytes, float *out, const void *x, const uint8_t *rows, uint64_t row_bytes,
+                            uint64_t n_rows, uint64_t n_columns)
 {
     const struct activations activations = activations_at(kind, x, n_columns);
-    uint64_t r = 0;
-    for (; r + ROW_TILE <= n_rows; r += ROW_TILE)
-        multiply_row_tile(f, decode, elements, bytes, ROW_TILE, out + r, &activations, rows + r * row_bytes, row_bytes, n_columns);
-    for (; r < n_rows; r++)
-        multiply_row_tile(f, decode, elements, bytes, 1, out + r, &activations, rows + r * row_bytes, row_bytes, n_columns);
+#pragma GCC unroll 1
+    for (uint64_t r = 0; r < n_rows;) {
+        bool whole = n_rows - r >= ROW_TILE;
+        __m128 sums = multiply_row_tile(f, decode, elements, bytes, &activations, rows + r * row_bytes,
+                                        whole ? row_bytes : 0, n_columns);
+        if (whole) _mm_storeu_ps(out + r, sums);
+        else _mm_store_ss(out + r, sums);
+        r += whole ? ROW_TILE : 1;
+    }
 }
 
 #define DEFINE_ONE_TOKEN(name, format, kind, elements, bytes)                                                          \
     static void one_token_##name(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,     \
                                  uint64_t n_columns)                                                                   \
     {                                                                                                                  \
-        one_token(format, level_kind(format, kind), afmoe__decode_##name, elements, bytes, out, x, rows, row_bytes, n_rows, n_columns);                          \
+        one_token(format, level_kind(format, kind), afmoe__decode_##name, elements, bytes, out, x, rows, row_bytes,    \
+                  n_rows, n_columns);                                                                                  \
     }
 
 FOR_EACH_WHOLE_FORMAT(DEFINE_ONE_TOKEN)

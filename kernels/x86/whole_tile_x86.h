@@ -1,5 +1,6 @@
-/* Tiles of block formats in whole numbers, rows in lanes, for the panels of whole_panel_x86.h. Rows are decoded eight at a
- * time with AVX2 at every level; ROWS, a multiple of that, and HAS_DOT are those of the file that includes this one.
+/* Tiles of block formats in whole numbers, rows in lanes, for the panels of whole_panel_x86.h. Rows are decoded eight
+ * at a time with AVX2 at every level; ROWS, a multiple of that, and HAS_DOT are those of the file that includes this
+ * one.
  *
  * Families of formats by what a tile holds:
  *   bytes 256   numbers of one byte, 16-bit scales and minima of sub-blocks, d and dmin: the K formats, TQ2_0
@@ -54,7 +55,8 @@ FORCE_INLINE void transpose4(__m256i out[4], const uint8_t *const rows[HALF], in
 {
     __m256i v[4];
     for (int r = 0; r < 4; r++)
-        v[r] = _mm256_inserti128_si256(_mm256_castsi128_si256(load_16_bytes(rows[r] + offset)), load_16_bytes(rows[r + 4] + offset), 1);
+        v[r] = _mm256_inserti128_si256(_mm256_castsi128_si256(load_16_bytes(rows[r] + offset)),
+                                       load_16_bytes(rows[r + 4] + offset), 1);
     __m256i a = _mm256_unpacklo_epi32(v[0], v[1]), b = _mm256_unpackhi_epi32(v[0], v[1]);
     __m256i c = _mm256_unpacklo_epi32(v[2], v[3]), d = _mm256_unpackhi_epi32(v[2], v[3]);
     out[0] = _mm256_unpacklo_epi64(a, c);
@@ -212,6 +214,7 @@ FORCE_INLINE void put_scales(enum tensor_format f, struct tile_bytes_256 *tile, 
 
 FORCE_INLINE void decode_bytes_256(enum tensor_format f, struct tile_bytes_256 *tile, const uint8_t *const rows[ROWS])
 {
+#pragma GCC unroll 1
     for (int h = 0; h < ROWS; h += HALF) {
         __m256i dwords[MAX_DWORDS];
         transpose_bytes(f, dwords, rows + h);
@@ -250,6 +253,7 @@ FORCE_INLINE void block_words(enum tensor_format f, decode_fn decode, int16_t ou
 FORCE_INLINE void decode_words_256(enum tensor_format f, decode_fn decode, struct tile_words_256 *tile,
                                    const uint8_t *const rows[ROWS])
 {
+#pragma GCC unroll 1
     for (int h = 0; h < ROWS; h += HALF) {
         int16_t words[HALF][256];
         const uint8_t *lines[HALF];
@@ -304,6 +308,7 @@ FORCE_INLINE __m256i unit_group(enum tensor_format f, const __m256i dwords[8], _
 FORCE_INLINE void decode_bytes_32(enum tensor_format f, struct tile_bytes_32 *tile, const uint8_t *const rows[ROWS],
                                   int u)
 {
+#pragma GCC unroll 1
     for (int h = 0; h < ROWS; h += HALF) {
         __m256i dwords[8], high = _mm256_setzero_si256();
         transpose4(dwords, rows + h, nibbles_at(f) + 16 * u);
@@ -320,6 +325,7 @@ FORCE_INLINE void decode_bytes_32(enum tensor_format f, struct tile_bytes_32 *ti
 
 FORCE_INLINE void decode_words_32(enum tensor_format f, struct tile_words_32 *tile, const uint8_t *const rows[ROWS])
 {
+#pragma GCC unroll 1
     for (int h = 0; h < ROWS; h += HALF) {
         __m256i dwords[8];
         transpose4(dwords, rows + h, 2);

@@ -74,33 +74,22 @@ FORCE_INLINE __m128i sum8x4_epi32(__m256i a, __m256i b, __m256i c, __m256i d)
 }
 
 /* Four halves `stride` bytes apart as floats. */
-FORCE_INLINE __m128 four_halves(const int R, const uint8_t *p, uint64_t stride)
+FORCE_INLINE __m128 four_halves(const uint8_t *p, uint64_t stride)
 {
     uint64_t bits = 0;
-    for (int r = 0; r < R; r++) bits |= (uint64_t)u16_at(p + (uint64_t)r * stride) << 16 * r;
+    for (int r = 0; r < 4; r++) bits |= (uint64_t)u16_at(p + (uint64_t)r * stride) << 16 * r;
     return _mm_cvtph_ps(_mm_cvtsi64_si128((long long)bits));
 }
 
-/* d of part `part` of R blocks `stride` bytes apart (whole_d of whole_blocks.h). */
-FORCE_INLINE __m128 four_d(enum tensor_format f, const int R, const uint8_t *block, uint64_t stride, int part)
+/* d of part `part` of four blocks `stride` bytes apart (whole_d of whole_blocks.h). */
+FORCE_INLINE __m128 four_d(enum tensor_format f, const uint8_t *block, uint64_t stride, int part)
 {
     if (f == FORMAT_MXFP4 || f == FORMAT_NVFP4 || whole_unit(f) != 1) {
-        float d[4] = {0};
-        for (int r = 0; r < R; r++) d[r] = whole_d(f, block + (uint64_t)r * stride, part);
+        float d[4];
+        for (int r = 0; r < 4; r++) d[r] = whole_d(f, block + (uint64_t)r * stride, part);
         return _mm_loadu_ps(d);
     }
-    return four_halves(R, block + scale_at(f), stride);
-}
-
-FORCE_INLINE void store_four(const int R, float *out, __m128 v)
-{
-    float lanes[4];
-    if (R == 4) {
-        _mm_storeu_ps(out, v);
-        return;
-    }
-    _mm_storeu_ps(lanes, v);
-    for (int r = 0; r < R; r++) out[r] = lanes[r];
+    return four_halves(block + scale_at(f), stride);
 }
 
 #endif

@@ -196,7 +196,8 @@ void afmoe__linear_run(const struct engine *engine, struct linear_input *inputs,
                        struct linear_job *jobs, uint64_t n_jobs)
 {
     struct preparation preparation = {engine, inputs, n_inputs};
-    engine_run(engine, prepare_rows, &preparation, place_prepared(engine, inputs, n_inputs, jobs, n_jobs), PREPARE_ROWS);
+    uint64_t n_prepared = place_prepared(engine, inputs, n_inputs, jobs, n_jobs);
+    engine_run(engine, prepare_rows, &preparation, n_prepared, PREPARE_ROWS);
 
     uint64_t total = 0;
     for (uint64_t j = 0; j < n_jobs; j++) {

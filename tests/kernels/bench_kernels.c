@@ -211,7 +211,8 @@ int bench_kernels(const struct kernels *levels, int n_levels, const char *format
     b.weights = malloc(STREAM_BYTES);
     b.x = malloc(MAX_TOKENS * N_COLUMNS * sizeof *b.x);
     b.y = malloc(VECTOR * sizeof *b.y);
-    bool ok = posix_memalign((void **)&b.prepared, 64, MAX_TOKENS * activation_bytes(ACTIVATION_INT16_32, N_COLUMNS)) == 0;
+    uint64_t prepared_bytes = MAX_TOKENS * activation_bytes(ACTIVATION_INT16_32, N_COLUMNS);
+    bool ok = posix_memalign((void **)&b.prepared, 64, prepared_bytes) == 0;
     b.out = malloc(n_out * sizeof *b.out);
     ok = ok && b.weights && b.x && b.y && b.out;
     if (ok) {

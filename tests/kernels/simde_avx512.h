@@ -1,5 +1,5 @@
-/* AVX-512 and VNNI on a machine without them: included before the files kernels/x86/..._avx512.c and others when the tests compile them a
- * second time, with AVX2 flags. SIMDe (https://github.com/simd-everywhere/simde) has most of the functions; what its
+/* AVX-512 and VNNI on a machine without them: included before the files kernels/x86/..._avx512.c and others when the
+ * tests compile them a second time, with AVX2 flags. SIMDe (https://github.com/simd-everywhere/simde) has most of the functions; what its
  * release 0.7.4 lacks is made here of two AVX2 halves. Names that cross files get another ending, since the library
  * has the real ones. */
 #ifndef AFMOE_TESTS_SIMDE_AVX512_H
@@ -109,8 +109,8 @@ static inline __m256 simde_extra_half(__m512 a, int i)
     return simde__m512_to_private(a).m256[i];
 }
 
-/* VNNI of AVX2 parts: four products of an unsigned and a signed byte, or two of words, added to each lane. Bytes as words
- * of the even and the odd ones, so that no pair saturates. */
+/* VNNI of AVX2 parts: four products of an unsigned and a signed byte, or two of words, added to each lane. Bytes as
+ * words of the even and the odd ones, so that no pair saturates. */
 static inline __m256i simde_extra_dot_words8(__m256i sum, __m256i a, __m256i b)
 {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));

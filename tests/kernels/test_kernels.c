@@ -851,7 +851,7 @@ static void check_whole_reference(const struct product_case *c, const float *out
                 want += term;
                 size += fabs(term);
             }
-            /* with minima the terms cancel: what is summed is d q and dmin min apart, up to 16 times their difference */
+            /* with minima the terms cancel: d q and dmin min are summed apart, each up to 16 times their difference */
             double grown = size * (kind == ACTIVATION_INT8_256 ? 64 : 32);
             expect_near(out[t * c->out_stride + r], want, grown * (double)(parts + 4) * U + (double)n * 1e-38,
                         afmoe__format_traits[c->format].name, 0, n, r);
@@ -884,8 +884,8 @@ static void run_whole_case(enum tensor_format format, uint64_t n_columns, uint64
             for (uint64_t r = 0; r < n_rows; r++)
                 if (!same_bits(&one[r], &many[t * c.out_stride + r], sizeof *one) ||
                     !same_bits(&one[r], &want[t * c.out_stride + r], sizeof *one))
-                    fail_msg("%s at level %s, %llu columns, %llu rows, %llu tokens: token %llu, row %llu: one token %.9g, "
-                             "panel %.9g, reference %.9g",
+                    fail_msg("%s at level %s, %llu columns, %llu rows, %llu tokens: token %llu, row %llu: "
+                             "one token %.9g, panel %.9g, reference %.9g",
                              afmoe__format_traits[format].name, afmoe__cpu_level_name(levels[l].level),
                              (unsigned long long)n_columns, (unsigned long long)n_rows, (unsigned long long)n_tokens,
                              (unsigned long long)t, (unsigned long long)r, one[r], many[t * c.out_stride + r],
@@ -1272,7 +1272,8 @@ static void find_levels(void)
         if (k.level == level) levels[n_levels++] = k;
     }
     if (cpu < AFMOE_CPU_AVX2) print_message("skipped: level avx2 (this CPU lacks it)\n");
-    if (cpu < AFMOE_CPU_AVX512 && !add_emulated_levels()) print_message("skipped: level avx512 and those about it (this CPU lacks them)\n");
+    if (cpu < AFMOE_CPU_AVX512 && !add_emulated_levels())
+        print_message("skipped: level avx512 and those about it (this CPU lacks them)\n");
 }
 
 int main(int argc, char **argv)
