@@ -509,7 +509,8 @@ class Cpu(enum.IntEnum):
 AFMOE_PRECISION_EXACT: Final = 1
 """float32 arithmetic on exactly decoded weights"""
 AFMOE_PRECISION_FAST: Final = 2
-"""quantised activations; UNSUPPORTED in this version"""
+"""block formats are multiplied in whole numbers: activations are rounded to 8 bits, with
+a scale for every 32 (formats of blocks of 32 or 64) or 256 of them"""
 
 
 class Precision(enum.IntEnum):
@@ -519,6 +520,8 @@ class Precision(enum.IntEnum):
     FAST = AFMOE_PRECISION_FAST
 
 
+AFMOE_CELLS_AUTO: Final = 0
+"""F32 with EXACT, BF16 with FAST"""
 AFMOE_CELLS_F32: Final = 1
 """keys and values as float32"""
 AFMOE_CELLS_F16: Final = 2
@@ -529,6 +532,7 @@ AFMOE_CELLS_BF16: Final = 3
 class Cells(enum.IntEnum):
     """AFMOE_CELLS_*"""
 
+    AUTO = AFMOE_CELLS_AUTO
     F32 = AFMOE_CELLS_F32
     F16 = AFMOE_CELLS_F16
     BF16 = AFMOE_CELLS_BF16
@@ -553,11 +557,11 @@ class afmoe_context_options(Struct):
     cpu_level: int
     """AFMOE_CPU_*, default AUTO. One the CPU lacks is UNSUPPORTED"""
     precision: int
-    """AFMOE_PRECISION_*, default EXACT"""
+    """AFMOE_PRECISION_*, default FAST"""
     cells: int
-    """AFMOE_CELLS_*, default F32"""
+    """AFMOE_CELLS_*, default AUTO"""
     chunk_tokens: int
-    """tokens computed together while reading a prompt. 1..4096, default 256"""
+    """tokens computed together while reading a prompt. 1..4096, default 512"""
     max_tokens: int
     """longest timeline of a session, 1..max_positions of the model. Default 2^64-1: 4096, or
     max_positions where that is less. Memory grows only as tokens come"""
@@ -746,6 +750,59 @@ class afmoe_append_result(Struct):
     ]
 
 
+class afmoe_step_item(Struct):
+    """One session's part of a step: what append is for one session."""
+
+    size: int
+    status: int
+    """out: as append would return"""
+    session: Any
+    """of the context of the call"""
+    tokens: Any
+    n_tokens: int
+    options: Any
+    """its cancel object stops this item only. Default NULL"""
+    result: Any
+    """default NULL"""
+    error: Any
+    """default NULL"""
+
+    _fields_ = [
+        ('size', ctypes.c_uint32),
+        ('status', ctypes.c_int32),
+        ('session', ctypes.POINTER(afmoe_session)),
+        ('tokens', ctypes.POINTER(ctypes.c_int32)),
+        ('n_tokens', ctypes.c_uint64),
+        ('options', ctypes.POINTER(afmoe_append_options)),
+        ('result', ctypes.POINTER(afmoe_append_result)),
+        ('error', ctypes.POINTER(afmoe_error)),
+    ]
+
+
+afmoe_step_item_fn = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint64)
+"""Item `i` is done: its status and result are written, and its session may be used again. Non-zero stops the others
+as options->cancel would."""
+
+
+class afmoe_step_options(Struct):
+    size: int
+    reserved: int
+    """0"""
+    cancel: Any
+    """stops all items. Default NULL"""
+    on_item: Any
+    """as soon as each is done, while the others go on. Default NULL"""
+    on_item_data: Optional[int]
+
+    _fields_ = [
+        ('size', ctypes.c_uint32),
+        ('reserved', ctypes.c_int32),
+        ('cancel', ctypes.POINTER(afmoe_cancel)),
+        ('on_item', afmoe_step_item_fn),
+        ('on_item_data', ctypes.c_void_p),
+    ]
+
+
 AFMOE_POOL_MEAN: Final = 1
 """the mean over all positions"""
 AFMOE_POOL_LAST: Final = 2
@@ -775,6 +832,10 @@ class afmoe_session_stats(Struct):
     """tokens sync found already there"""
     page_bytes: int
     """key/value memory of this session"""
+    n_drafted: int
+    """tokens computed ahead as drafts, see afmoe_generate_options"""
+    n_draft_accepted: int
+    """of them, those that became the next token; in none of the counts above"""
 
     _fields_ = [
         ('size', ctypes.c_uint32),
@@ -786,6 +847,8 @@ class afmoe_session_stats(Struct):
         ('decode_ns', ctypes.c_uint64),
         ('n_reused', ctypes.c_uint64),
         ('page_bytes', ctypes.c_uint64),
+        ('n_drafted', ctypes.c_uint64),
+        ('n_draft_accepted', ctypes.c_uint64),
     ]
 
 
@@ -908,6 +971,11 @@ class afmoe_generate_options(Struct):
     on_piece_data: Optional[int]
     cancel: Any
     """default NULL"""
+    max_draft: int
+    """most tokens to guess ahead, 0..64: where the last tokens occurred before, what
+    followed them is computed together with the next token, and counts where it is
+    what the sampler chooses. The same tokens come out, sooner where text repeats.
+    Takes vocab_size floats for each. Default 0: off"""
 
     _fields_ = [
         ('size', ctypes.c_uint32),
@@ -925,6 +993,7 @@ class afmoe_generate_options(Struct):
         ('on_piece', afmoe_piece_fn),
         ('on_piece_data', ctypes.c_void_p),
         ('cancel', ctypes.POINTER(afmoe_cancel)),
+        ('max_draft', ctypes.c_uint64),
     ]
 
 
@@ -963,6 +1032,10 @@ class afmoe_generate_result(Struct):
     stop_string: int
     """index of the one that stopped, else -1"""
     elapsed_ns: int
+    n_drafted: int
+    """tokens guessed ahead and computed"""
+    n_draft_accepted: int
+    """of them, those that were right"""
 
     _fields_ = [
         ('size', ctypes.c_uint32),
@@ -971,6 +1044,94 @@ class afmoe_generate_result(Struct):
         ('stop_token', ctypes.c_int32),
         ('stop_string', ctypes.c_int32),
         ('elapsed_ns', ctypes.c_uint64),
+        ('n_drafted', ctypes.c_uint64),
+        ('n_draft_accepted', ctypes.c_uint64),
+    ]
+
+
+class afmoe_scheduler(ctypes.Structure):
+    """Opaque."""
+
+
+class afmoe_scheduler_options(Struct):
+    size: int
+    max_running: int
+    """requests computed together, 1..4096; the others wait. Default 8"""
+    max_waiting: int
+    """requests waiting, 1..1048576; submit answers LIMIT above. Default 256"""
+    max_prompt_tokens: int
+    """tokens of prompts in a step that also computes answers, 1..4096: fewer keep answers
+    flowing, more read prompts sooner. Default 64"""
+
+    _fields_ = [
+        ('size', ctypes.c_uint32),
+        ('max_running', ctypes.c_uint32),
+        ('max_waiting', ctypes.c_uint32),
+        ('max_prompt_tokens', ctypes.c_uint32),
+    ]
+
+
+afmoe_request_fn = ctypes.CFUNCTYPE(
+    None,
+    ctypes.c_void_p,
+    ctypes.c_int32,
+    ctypes.POINTER(afmoe_generate_result),
+    ctypes.POINTER(afmoe_error))
+"""The end of a request. `result` and `error` (its text when the status is negative) are borrowed for the call. The
+session may be used again, also in here; the scheduler's step and run answer BUSY in here, submit works."""
+
+
+class afmoe_request(Struct):
+    """One request: append these tokens, then generate. Until on_done was called the session and the sampler are in
+    use (other calls on them answer BUSY), and the tokens and all that the options point to must stay as they
+    are."""
+
+    size: int
+    priority: int
+    """the larger comes first; of the same, who was submitted first. Default 0"""
+    session: Any
+    """of the scheduler's context"""
+    sampler: Any
+    """of no other request. Default NULL: greedy"""
+    tokens: Any
+    """default NULL"""
+    n_tokens: int
+    """default 0: answer from the session's logits"""
+    options: Any
+    """copied; its cancel object stops this request, also while it waits.
+    Default NULL"""
+    on_done: Any
+    """default NULL"""
+    on_done_data: Optional[int]
+
+    _fields_ = [
+        ('size', ctypes.c_uint32),
+        ('priority', ctypes.c_int32),
+        ('session', ctypes.POINTER(afmoe_session)),
+        ('sampler', ctypes.POINTER(afmoe_sampler)),
+        ('tokens', ctypes.POINTER(ctypes.c_int32)),
+        ('n_tokens', ctypes.c_uint64),
+        ('options', ctypes.POINTER(afmoe_generate_options)),
+        ('on_done', afmoe_request_fn),
+        ('on_done_data', ctypes.c_void_p),
+    ]
+
+
+class afmoe_scheduler_info(Struct):
+    size: int
+    reserved: int
+    n_waiting: int
+    """requests"""
+    n_running: int
+    n_done: int
+    """ended, well or not"""
+
+    _fields_ = [
+        ('size', ctypes.c_uint32),
+        ('reserved', ctypes.c_int32),
+        ('n_waiting', ctypes.c_uint64),
+        ('n_running', ctypes.c_uint64),
+        ('n_done', ctypes.c_uint64),
     ]
 
 
@@ -1275,6 +1436,21 @@ SIGNATURES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         ctypes.POINTER(ctypes.c_uint64),
         ctypes.POINTER(afmoe_error),
     )),
+    'afmoe_step_item_init': (None, (
+        ctypes.POINTER(afmoe_step_item),
+        ctypes.c_uint32,
+    )),
+    'afmoe_step_options_init': (None, (
+        ctypes.POINTER(afmoe_step_options),
+        ctypes.c_uint32,
+    )),
+    'afmoe_context_step': (ctypes.c_int32, (
+        ctypes.POINTER(afmoe_context),
+        ctypes.POINTER(afmoe_step_item),
+        ctypes.c_uint64,
+        ctypes.POINTER(afmoe_step_options),
+        ctypes.POINTER(afmoe_error),
+    )),
     'afmoe_session_embed': (ctypes.c_int32, (
         ctypes.POINTER(afmoe_session),
         ctypes.POINTER(ctypes.c_int32),
@@ -1354,6 +1530,45 @@ SIGNATURES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         ctypes.POINTER(afmoe_sampler),
         ctypes.POINTER(afmoe_generate_options),
         ctypes.POINTER(afmoe_generate_result),
+        ctypes.POINTER(afmoe_error),
+    )),
+    'afmoe_scheduler_options_init': (None, (
+        ctypes.POINTER(afmoe_scheduler_options),
+        ctypes.c_uint32,
+    )),
+    'afmoe_request_init': (None, (
+        ctypes.POINTER(afmoe_request),
+        ctypes.c_uint32,
+    )),
+    'afmoe_scheduler_create': (ctypes.c_int32, (
+        ctypes.POINTER(ctypes.POINTER(afmoe_scheduler)),
+        ctypes.POINTER(afmoe_context),
+        ctypes.POINTER(afmoe_scheduler_options),
+        ctypes.POINTER(afmoe_error),
+    )),
+    'afmoe_scheduler_free': (None, (
+        ctypes.POINTER(afmoe_scheduler),
+    )),
+    'afmoe_scheduler_submit': (ctypes.c_int32, (
+        ctypes.POINTER(afmoe_scheduler),
+        ctypes.POINTER(afmoe_request),
+        ctypes.POINTER(afmoe_error),
+    )),
+    'afmoe_scheduler_step': (ctypes.c_int32, (
+        ctypes.POINTER(afmoe_scheduler),
+        ctypes.POINTER(afmoe_error),
+    )),
+    'afmoe_scheduler_run': (ctypes.c_int32, (
+        ctypes.POINTER(afmoe_scheduler),
+        ctypes.POINTER(afmoe_error),
+    )),
+    'afmoe_scheduler_info_init': (None, (
+        ctypes.POINTER(afmoe_scheduler_info),
+        ctypes.c_uint32,
+    )),
+    'afmoe_scheduler_get_info': (ctypes.c_int32, (
+        ctypes.POINTER(afmoe_scheduler),
+        ctypes.POINTER(afmoe_scheduler_info),
         ctypes.POINTER(afmoe_error),
     )),
 }
@@ -1677,6 +1892,27 @@ class Functions:
 
     Final hidden state (after the last norm) of the last position, hidden_size floats."""
 
+    afmoe_step_item_init: Callable[..., None]
+    """afmoe_step_item_init(item, size)"""
+
+    afmoe_step_options_init: Callable[..., None]
+    """afmoe_step_options_init(options, size)"""
+
+    afmoe_context_step: Callable[..., int]
+    """afmoe_context_step(context, items, n_items, options, error)
+
+    Append to several sessions of one context together: prompts, single tokens, any mix. The weights are read
+    once for all, and every session gets the bits it would get alone.
+
+    The items lie one after the other, items[0].size bytes apart. A pass computes at most chunk_tokens tokens:
+    the items with few are done first, the others share the room evenly. Each item is an append of its own, with
+    its own failures: one that fails (BUSY, INVALID, CONTEXT_FULL, ...; INVALID also for a session of another
+    context, BUSY for one listed twice) or is cancelled leaves, and the others are computed as if it had not been
+    there. After a cancelled item the pass in progress is made again without it.
+
+    Returns OK, or the status and text of the first item in the list that is not OK. INVALID before anything is
+    changed: a size that is not that of items[0]."""
+
     afmoe_session_embed: Callable[..., int]
     """afmoe_session_embed(session, tokens, n_tokens, pooling, normalize, cancel, out, capacity, out_n, error)
 
@@ -1749,3 +1985,46 @@ class Functions:
     `sampler` NULL: greedy. Every token given out is in the timeline, and the logits of the last one are there,
     so the next call goes on. Returns END when a stop token or stop string ended it, OK when max_tokens did,
     CANCELLED, CONTEXT_FULL (all tokens so far kept), NUMERIC, NO_MEMORY."""
+
+    afmoe_scheduler_options_init: Callable[..., None]
+    """afmoe_scheduler_options_init(options, size)"""
+
+    afmoe_request_init: Callable[..., None]
+    """afmoe_request_init(request, size)"""
+
+    afmoe_scheduler_create: Callable[..., int]
+    """afmoe_scheduler_create(out, context, options, error)
+
+    Holds a reference on the context."""
+
+    afmoe_scheduler_free: Callable[..., None]
+    """afmoe_scheduler_free(scheduler)
+
+    Requests that are not done end as CANCELLED."""
+
+    afmoe_scheduler_submit: Callable[..., int]
+    """afmoe_scheduler_submit(scheduler, request, error)
+
+    Put a request in line; callable from any thread, also while another is in step or run. LIMIT: max_waiting are
+    waiting. INVALID, UNSUPPORTED, STATE, BUSY: as afmoe_generate would answer. On failure nothing is kept and
+    on_done is not called."""
+
+    afmoe_scheduler_step: Callable[..., int]
+    """afmoe_scheduler_step(scheduler, error)
+
+    One pass: the next token of every answer, and a part of the prompts that are being read; callbacks are called
+    on the way. END when nothing is left to do, else OK. What happens to a request is told to its on_done only. A
+    request whose prompt finds no room for its pages waits until running ones are done."""
+
+    afmoe_scheduler_run: Callable[..., int]
+    """afmoe_scheduler_run(scheduler, error)
+
+    Steps until nothing is left to do: OK then."""
+
+    afmoe_scheduler_info_init: Callable[..., None]
+    """afmoe_scheduler_info_init(info, size)"""
+
+    afmoe_scheduler_get_info: Callable[..., int]
+    """afmoe_scheduler_get_info(scheduler, info, error)
+
+    Callable from any thread."""

@@ -2457,6 +2457,236 @@ extern "C" {
         error: *mut afmoe_error,
     ) -> afmoe_status;
 }
+#[doc = " One session's part of a step: what append is for one session."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct afmoe_step_item {
+    pub size: u32,
+    pub status: afmoe_status,
+    pub session: *mut afmoe_session,
+    pub tokens: *const afmoe_token,
+    pub n_tokens: u64,
+    pub options: *const afmoe_append_options,
+    pub result: *mut afmoe_append_result,
+    pub error: *mut afmoe_error,
+}
+#[test]
+fn bindgen_test_layout_afmoe_step_item() {
+    assert_eq!(::std::mem::size_of::<afmoe_step_item>(), 56usize, concat!("Size of: ", stringify!(afmoe_step_item)));
+    assert_eq!(
+        ::std::mem::align_of::<afmoe_step_item>(),
+        8usize,
+        concat!("Alignment of ", stringify!(afmoe_step_item))
+    );
+    fn test_field_size() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_step_item>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).size) as usize - ptr as usize
+            },
+            0usize,
+            concat!("Offset of field: ", stringify!(afmoe_step_item), "::", stringify!(size))
+        );
+    }
+    test_field_size();
+    fn test_field_status() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_step_item>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).status) as usize - ptr as usize
+            },
+            4usize,
+            concat!("Offset of field: ", stringify!(afmoe_step_item), "::", stringify!(status))
+        );
+    }
+    test_field_status();
+    fn test_field_session() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_step_item>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).session) as usize - ptr as usize
+            },
+            8usize,
+            concat!("Offset of field: ", stringify!(afmoe_step_item), "::", stringify!(session))
+        );
+    }
+    test_field_session();
+    fn test_field_tokens() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_step_item>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).tokens) as usize - ptr as usize
+            },
+            16usize,
+            concat!("Offset of field: ", stringify!(afmoe_step_item), "::", stringify!(tokens))
+        );
+    }
+    test_field_tokens();
+    fn test_field_n_tokens() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_step_item>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).n_tokens) as usize - ptr as usize
+            },
+            24usize,
+            concat!("Offset of field: ", stringify!(afmoe_step_item), "::", stringify!(n_tokens))
+        );
+    }
+    test_field_n_tokens();
+    fn test_field_options() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_step_item>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).options) as usize - ptr as usize
+            },
+            32usize,
+            concat!("Offset of field: ", stringify!(afmoe_step_item), "::", stringify!(options))
+        );
+    }
+    test_field_options();
+    fn test_field_result() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_step_item>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).result) as usize - ptr as usize
+            },
+            40usize,
+            concat!("Offset of field: ", stringify!(afmoe_step_item), "::", stringify!(result))
+        );
+    }
+    test_field_result();
+    fn test_field_error() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_step_item>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).error) as usize - ptr as usize
+            },
+            48usize,
+            concat!("Offset of field: ", stringify!(afmoe_step_item), "::", stringify!(error))
+        );
+    }
+    test_field_error();
+}
+extern "C" {
+    pub fn afmoe_step_item_init(item: *mut afmoe_step_item, size: u32);
+}
+#[doc = " Item `i` is done: its status and result are written, and its session may be used again. Non-zero stops the others"]
+#[doc = "  as options->cancel would."]
+pub type afmoe_step_item_fn =
+    ::std::option::Option<unsafe extern "C" fn(user_data: *mut ::std::os::raw::c_void, i: u64) -> i32>;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct afmoe_step_options {
+    pub size: u32,
+    pub reserved: i32,
+    pub cancel: *const afmoe_cancel,
+    pub on_item: afmoe_step_item_fn,
+    pub on_item_data: *mut ::std::os::raw::c_void,
+}
+#[test]
+fn bindgen_test_layout_afmoe_step_options() {
+    assert_eq!(
+        ::std::mem::size_of::<afmoe_step_options>(),
+        32usize,
+        concat!("Size of: ", stringify!(afmoe_step_options))
+    );
+    assert_eq!(
+        ::std::mem::align_of::<afmoe_step_options>(),
+        8usize,
+        concat!("Alignment of ", stringify!(afmoe_step_options))
+    );
+    fn test_field_size() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_step_options>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).size) as usize - ptr as usize
+            },
+            0usize,
+            concat!("Offset of field: ", stringify!(afmoe_step_options), "::", stringify!(size))
+        );
+    }
+    test_field_size();
+    fn test_field_reserved() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_step_options>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).reserved) as usize - ptr as usize
+            },
+            4usize,
+            concat!("Offset of field: ", stringify!(afmoe_step_options), "::", stringify!(reserved))
+        );
+    }
+    test_field_reserved();
+    fn test_field_cancel() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_step_options>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).cancel) as usize - ptr as usize
+            },
+            8usize,
+            concat!("Offset of field: ", stringify!(afmoe_step_options), "::", stringify!(cancel))
+        );
+    }
+    test_field_cancel();
+    fn test_field_on_item() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_step_options>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).on_item) as usize - ptr as usize
+            },
+            16usize,
+            concat!("Offset of field: ", stringify!(afmoe_step_options), "::", stringify!(on_item))
+        );
+    }
+    test_field_on_item();
+    fn test_field_on_item_data() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_step_options>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).on_item_data) as usize - ptr as usize
+            },
+            24usize,
+            concat!("Offset of field: ", stringify!(afmoe_step_options), "::", stringify!(on_item_data))
+        );
+    }
+    test_field_on_item_data();
+}
+extern "C" {
+    pub fn afmoe_step_options_init(options: *mut afmoe_step_options, size: u32);
+}
+extern "C" {
+    #[doc = " Append to several sessions of one context together: prompts, single tokens, any mix. The weights are read once for"]
+    #[doc = "  all, and every session gets the bits it would get alone."]
+    #[doc = ""]
+    #[doc = "  The items lie one after the other, items[0].size bytes apart. A pass computes at most chunk_tokens tokens: the items"]
+    #[doc = "  with few are done first, the others share the room evenly. Each item is an append of its own, with its own failures:"]
+    #[doc = "  one that fails (BUSY, INVALID, CONTEXT_FULL, ...; INVALID also for a session of another context, BUSY for one listed"]
+    #[doc = "  twice) or is cancelled leaves, and the others are computed as if it had not been there. After a cancelled item the"]
+    #[doc = "  pass in progress is made again without it."]
+    #[doc = ""]
+    #[doc = "  Returns OK, or the status and text of the first item in the list that is not OK. INVALID before anything is changed:"]
+    #[doc = "  a size that is not that of items[0]."]
+    pub fn afmoe_context_step(
+        context: *mut afmoe_context,
+        items: *mut afmoe_step_item,
+        n_items: u64,
+        options: *const afmoe_step_options,
+        error: *mut afmoe_error,
+    ) -> afmoe_status;
+}
 pub const AFMOE_POOL_MEAN: i32 = 1;
 pub const AFMOE_POOL_LAST: i32 = 2;
 extern "C" {
@@ -2492,12 +2722,14 @@ pub struct afmoe_session_stats {
     pub decode_ns: u64,
     pub n_reused: u64,
     pub page_bytes: u64,
+    pub n_drafted: u64,
+    pub n_draft_accepted: u64,
 }
 #[test]
 fn bindgen_test_layout_afmoe_session_stats() {
     assert_eq!(
         ::std::mem::size_of::<afmoe_session_stats>(),
-        64usize,
+        80usize,
         concat!("Size of: ", stringify!(afmoe_session_stats))
     );
     assert_eq!(
@@ -2613,6 +2845,30 @@ fn bindgen_test_layout_afmoe_session_stats() {
         );
     }
     test_field_page_bytes();
+    fn test_field_n_drafted() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_session_stats>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).n_drafted) as usize - ptr as usize
+            },
+            64usize,
+            concat!("Offset of field: ", stringify!(afmoe_session_stats), "::", stringify!(n_drafted))
+        );
+    }
+    test_field_n_drafted();
+    fn test_field_n_draft_accepted() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_session_stats>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).n_draft_accepted) as usize - ptr as usize
+            },
+            72usize,
+            concat!("Offset of field: ", stringify!(afmoe_session_stats), "::", stringify!(n_draft_accepted))
+        );
+    }
+    test_field_n_draft_accepted();
 }
 extern "C" {
     pub fn afmoe_session_stats_init(stats: *mut afmoe_session_stats, size: u32);
@@ -3043,12 +3299,13 @@ pub struct afmoe_generate_options {
     pub on_piece: afmoe_piece_fn,
     pub on_piece_data: *mut ::std::os::raw::c_void,
     pub cancel: *const afmoe_cancel,
+    pub max_draft: u64,
 }
 #[test]
 fn bindgen_test_layout_afmoe_generate_options() {
     assert_eq!(
         ::std::mem::size_of::<afmoe_generate_options>(),
-        104usize,
+        112usize,
         concat!("Size of: ", stringify!(afmoe_generate_options))
     );
     assert_eq!(
@@ -3236,6 +3493,18 @@ fn bindgen_test_layout_afmoe_generate_options() {
         );
     }
     test_field_cancel();
+    fn test_field_max_draft() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_generate_options>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).max_draft) as usize - ptr as usize
+            },
+            104usize,
+            concat!("Offset of field: ", stringify!(afmoe_generate_options), "::", stringify!(max_draft))
+        );
+    }
+    test_field_max_draft();
 }
 extern "C" {
     pub fn afmoe_generate_options_init(options: *mut afmoe_generate_options, size: u32);
@@ -3256,12 +3525,14 @@ pub struct afmoe_generate_result {
     pub stop_token: afmoe_token,
     pub stop_string: i32,
     pub elapsed_ns: u64,
+    pub n_drafted: u64,
+    pub n_draft_accepted: u64,
 }
 #[test]
 fn bindgen_test_layout_afmoe_generate_result() {
     assert_eq!(
         ::std::mem::size_of::<afmoe_generate_result>(),
-        32usize,
+        48usize,
         concat!("Size of: ", stringify!(afmoe_generate_result))
     );
     assert_eq!(
@@ -3341,6 +3612,30 @@ fn bindgen_test_layout_afmoe_generate_result() {
         );
     }
     test_field_elapsed_ns();
+    fn test_field_n_drafted() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_generate_result>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).n_drafted) as usize - ptr as usize
+            },
+            32usize,
+            concat!("Offset of field: ", stringify!(afmoe_generate_result), "::", stringify!(n_drafted))
+        );
+    }
+    test_field_n_drafted();
+    fn test_field_n_draft_accepted() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_generate_result>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).n_draft_accepted) as usize - ptr as usize
+            },
+            40usize,
+            concat!("Offset of field: ", stringify!(afmoe_generate_result), "::", stringify!(n_draft_accepted))
+        );
+    }
+    test_field_n_draft_accepted();
 }
 extern "C" {
     pub fn afmoe_generate_result_init(result: *mut afmoe_generate_result, size: u32);
@@ -3356,6 +3651,350 @@ extern "C" {
         sampler: *mut afmoe_sampler,
         options: *const afmoe_generate_options,
         result: *mut afmoe_generate_result,
+        error: *mut afmoe_error,
+    ) -> afmoe_status;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct afmoe_scheduler {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct afmoe_scheduler_options {
+    pub size: u32,
+    pub max_running: u32,
+    pub max_waiting: u32,
+    pub max_prompt_tokens: u32,
+}
+#[test]
+fn bindgen_test_layout_afmoe_scheduler_options() {
+    assert_eq!(
+        ::std::mem::size_of::<afmoe_scheduler_options>(),
+        16usize,
+        concat!("Size of: ", stringify!(afmoe_scheduler_options))
+    );
+    assert_eq!(
+        ::std::mem::align_of::<afmoe_scheduler_options>(),
+        4usize,
+        concat!("Alignment of ", stringify!(afmoe_scheduler_options))
+    );
+    fn test_field_size() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_scheduler_options>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).size) as usize - ptr as usize
+            },
+            0usize,
+            concat!("Offset of field: ", stringify!(afmoe_scheduler_options), "::", stringify!(size))
+        );
+    }
+    test_field_size();
+    fn test_field_max_running() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_scheduler_options>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).max_running) as usize - ptr as usize
+            },
+            4usize,
+            concat!("Offset of field: ", stringify!(afmoe_scheduler_options), "::", stringify!(max_running))
+        );
+    }
+    test_field_max_running();
+    fn test_field_max_waiting() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_scheduler_options>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).max_waiting) as usize - ptr as usize
+            },
+            8usize,
+            concat!("Offset of field: ", stringify!(afmoe_scheduler_options), "::", stringify!(max_waiting))
+        );
+    }
+    test_field_max_waiting();
+    fn test_field_max_prompt_tokens() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_scheduler_options>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).max_prompt_tokens) as usize - ptr as usize
+            },
+            12usize,
+            concat!("Offset of field: ", stringify!(afmoe_scheduler_options), "::", stringify!(max_prompt_tokens))
+        );
+    }
+    test_field_max_prompt_tokens();
+}
+extern "C" {
+    pub fn afmoe_scheduler_options_init(options: *mut afmoe_scheduler_options, size: u32);
+}
+#[doc = " The end of a request. `result` and `error` (its text when the status is negative) are borrowed for the call. The"]
+#[doc = "  session may be used again, also in here; the scheduler's step and run answer BUSY in here, submit works."]
+pub type afmoe_request_fn = ::std::option::Option<
+    unsafe extern "C" fn(
+        user_data: *mut ::std::os::raw::c_void,
+        status: afmoe_status,
+        result: *const afmoe_generate_result,
+        error: *const afmoe_error,
+    ),
+>;
+#[doc = " One request: append these tokens, then generate. Until on_done was called the session and the sampler are in use"]
+#[doc = "  (other calls on them answer BUSY), and the tokens and all that the options point to must stay as they are."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct afmoe_request {
+    pub size: u32,
+    pub priority: i32,
+    pub session: *mut afmoe_session,
+    pub sampler: *mut afmoe_sampler,
+    pub tokens: *const afmoe_token,
+    pub n_tokens: u64,
+    pub options: *const afmoe_generate_options,
+    pub on_done: afmoe_request_fn,
+    pub on_done_data: *mut ::std::os::raw::c_void,
+}
+#[test]
+fn bindgen_test_layout_afmoe_request() {
+    assert_eq!(::std::mem::size_of::<afmoe_request>(), 64usize, concat!("Size of: ", stringify!(afmoe_request)));
+    assert_eq!(::std::mem::align_of::<afmoe_request>(), 8usize, concat!("Alignment of ", stringify!(afmoe_request)));
+    fn test_field_size() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_request>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).size) as usize - ptr as usize
+            },
+            0usize,
+            concat!("Offset of field: ", stringify!(afmoe_request), "::", stringify!(size))
+        );
+    }
+    test_field_size();
+    fn test_field_priority() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_request>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).priority) as usize - ptr as usize
+            },
+            4usize,
+            concat!("Offset of field: ", stringify!(afmoe_request), "::", stringify!(priority))
+        );
+    }
+    test_field_priority();
+    fn test_field_session() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_request>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).session) as usize - ptr as usize
+            },
+            8usize,
+            concat!("Offset of field: ", stringify!(afmoe_request), "::", stringify!(session))
+        );
+    }
+    test_field_session();
+    fn test_field_sampler() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_request>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).sampler) as usize - ptr as usize
+            },
+            16usize,
+            concat!("Offset of field: ", stringify!(afmoe_request), "::", stringify!(sampler))
+        );
+    }
+    test_field_sampler();
+    fn test_field_tokens() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_request>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).tokens) as usize - ptr as usize
+            },
+            24usize,
+            concat!("Offset of field: ", stringify!(afmoe_request), "::", stringify!(tokens))
+        );
+    }
+    test_field_tokens();
+    fn test_field_n_tokens() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_request>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).n_tokens) as usize - ptr as usize
+            },
+            32usize,
+            concat!("Offset of field: ", stringify!(afmoe_request), "::", stringify!(n_tokens))
+        );
+    }
+    test_field_n_tokens();
+    fn test_field_options() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_request>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).options) as usize - ptr as usize
+            },
+            40usize,
+            concat!("Offset of field: ", stringify!(afmoe_request), "::", stringify!(options))
+        );
+    }
+    test_field_options();
+    fn test_field_on_done() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_request>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).on_done) as usize - ptr as usize
+            },
+            48usize,
+            concat!("Offset of field: ", stringify!(afmoe_request), "::", stringify!(on_done))
+        );
+    }
+    test_field_on_done();
+    fn test_field_on_done_data() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_request>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).on_done_data) as usize - ptr as usize
+            },
+            56usize,
+            concat!("Offset of field: ", stringify!(afmoe_request), "::", stringify!(on_done_data))
+        );
+    }
+    test_field_on_done_data();
+}
+extern "C" {
+    pub fn afmoe_request_init(request: *mut afmoe_request, size: u32);
+}
+extern "C" {
+    #[doc = " Holds a reference on the context."]
+    pub fn afmoe_scheduler_create(
+        out: *mut *mut afmoe_scheduler,
+        context: *mut afmoe_context,
+        options: *const afmoe_scheduler_options,
+        error: *mut afmoe_error,
+    ) -> afmoe_status;
+}
+extern "C" {
+    #[doc = " Requests that are not done end as CANCELLED."]
+    pub fn afmoe_scheduler_free(scheduler: *mut afmoe_scheduler);
+}
+extern "C" {
+    #[doc = " Put a request in line; callable from any thread, also while another is in step or run. LIMIT: max_waiting are"]
+    #[doc = "  waiting. INVALID, UNSUPPORTED, STATE, BUSY: as afmoe_generate would answer. On failure nothing is kept and on_done is"]
+    #[doc = "  not called."]
+    pub fn afmoe_scheduler_submit(
+        scheduler: *mut afmoe_scheduler,
+        request: *const afmoe_request,
+        error: *mut afmoe_error,
+    ) -> afmoe_status;
+}
+extern "C" {
+    #[doc = " One pass: the next token of every answer, and a part of the prompts that are being read; callbacks are called on the"]
+    #[doc = "  way. END when nothing is left to do, else OK. What happens to a request is told to its on_done only. A request whose"]
+    #[doc = "  prompt finds no room for its pages waits until running ones are done."]
+    pub fn afmoe_scheduler_step(scheduler: *mut afmoe_scheduler, error: *mut afmoe_error) -> afmoe_status;
+}
+extern "C" {
+    #[doc = " Steps until nothing is left to do: OK then."]
+    pub fn afmoe_scheduler_run(scheduler: *mut afmoe_scheduler, error: *mut afmoe_error) -> afmoe_status;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct afmoe_scheduler_info {
+    pub size: u32,
+    pub reserved: i32,
+    pub n_waiting: u64,
+    pub n_running: u64,
+    pub n_done: u64,
+}
+#[test]
+fn bindgen_test_layout_afmoe_scheduler_info() {
+    assert_eq!(
+        ::std::mem::size_of::<afmoe_scheduler_info>(),
+        32usize,
+        concat!("Size of: ", stringify!(afmoe_scheduler_info))
+    );
+    assert_eq!(
+        ::std::mem::align_of::<afmoe_scheduler_info>(),
+        8usize,
+        concat!("Alignment of ", stringify!(afmoe_scheduler_info))
+    );
+    fn test_field_size() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_scheduler_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).size) as usize - ptr as usize
+            },
+            0usize,
+            concat!("Offset of field: ", stringify!(afmoe_scheduler_info), "::", stringify!(size))
+        );
+    }
+    test_field_size();
+    fn test_field_reserved() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_scheduler_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).reserved) as usize - ptr as usize
+            },
+            4usize,
+            concat!("Offset of field: ", stringify!(afmoe_scheduler_info), "::", stringify!(reserved))
+        );
+    }
+    test_field_reserved();
+    fn test_field_n_waiting() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_scheduler_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).n_waiting) as usize - ptr as usize
+            },
+            8usize,
+            concat!("Offset of field: ", stringify!(afmoe_scheduler_info), "::", stringify!(n_waiting))
+        );
+    }
+    test_field_n_waiting();
+    fn test_field_n_running() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_scheduler_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).n_running) as usize - ptr as usize
+            },
+            16usize,
+            concat!("Offset of field: ", stringify!(afmoe_scheduler_info), "::", stringify!(n_running))
+        );
+    }
+    test_field_n_running();
+    fn test_field_n_done() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_scheduler_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).n_done) as usize - ptr as usize
+            },
+            24usize,
+            concat!("Offset of field: ", stringify!(afmoe_scheduler_info), "::", stringify!(n_done))
+        );
+    }
+    test_field_n_done();
+}
+extern "C" {
+    pub fn afmoe_scheduler_info_init(info: *mut afmoe_scheduler_info, size: u32);
+}
+extern "C" {
+    #[doc = " Callable from any thread."]
+    pub fn afmoe_scheduler_get_info(
+        scheduler: *mut afmoe_scheduler,
+        info: *mut afmoe_scheduler_info,
         error: *mut afmoe_error,
     ) -> afmoe_status;
 }
