@@ -74,7 +74,8 @@ AFMOE_API uint32_t afmoe_version(void);
 /** "0.1.0". Static. */
 AFMOE_API const char *afmoe_version_string(void);
 
-/** What this build has, as words separated by spaces, e.g. "c avx2 formats:F32,F16,BF16,Q8_0". Static. */
+/** What this build has, as words separated by spaces, e.g. "c avx2 state formats:F32,F16,BF16,Q8_0": "state" where
+ *  sessions can be saved. Static. */
 AFMOE_API const char *afmoe_build_features(void);
 
 typedef int32_t afmoe_status;
@@ -448,6 +449,18 @@ typedef struct afmoe_context_options {
     afmoe_parallel_fn parallel; /* the host's threads instead of ours: none are started, cpus is INVALID. Same bits.
                                   Default NULL */
     void *parallel_data;
+    uint64_t snapshot_tokens;  /* going back further than rewind_tokens starts from the last snapshot before: one every
+                                  so many tokens, rounded up to whole pages of 64. 64..2^32, default 1024 */
+    uint64_t snapshot_bytes;   /* key/value memory for the snapshots of one session: as many as fit, on longer timelines
+                                  at larger distances. One takes a window of the sliding layers (Nano: 88 MB with
+                                  16-bit cells); where not one fits none is taken, and the log says so.
+                                  Default 0: none */
+    uint64_t prefix_bytes;     /* key/value memory that finished sessions may leave behind, so that a new one with the
+                                  same beginning starts from there: append and sync of a session without tokens tell it
+                                  by n_reused. It holds what rewind_tokens and snapshots hold, so a beginning that ends
+                                  between these is used up to the snapshot before. What was used longest ago goes
+                                  first, also where a session needs the room. Whoever shares a context can tell by time
+                                  and n_reused what others have read. Default 0: none */
 } afmoe_context_options;
 
 AFMOE_API void afmoe_context_options_init(afmoe_context_options *options, uint32_t size);
@@ -490,6 +503,8 @@ typedef struct afmoe_memory {
     uint64_t scratch;         /* working memory of the context */
     uint64_t pages;           /* keys and values, recycled pages included */
     uint64_t sessions;        /* tokens, last logits and page tables */
+    uint64_t prefixes;        /* what finished sessions have left, pages that others share included and not in `pages`;
+                                 in an estimate the most they may leave (prefix_bytes) */
 } afmoe_memory;
 
 AFMOE_API void afmoe_memory_init(afmoe_memory *memory, uint32_t size);
@@ -513,6 +528,14 @@ typedef struct afmoe_session afmoe_session;
 /** An empty timeline. Memory comes with its tokens. */
 AFMOE_API afmoe_status afmoe_session_create(afmoe_session **out, afmoe_context *context, afmoe_error *error);
 AFMOE_API void afmoe_session_free(afmoe_session *session);
+
+/** A second session in the same context, with the same timeline and logits: it can be sampled from at once, and both
+ *  go on on their own. Nothing is computed and no key/value page is copied: the two share the pages there are, and the
+ *  first to append behind the common end copies at most one page of each layer. Statistics begin at zero.
+ *
+ *  A shared page counts once in max_page_bytes, afmoe_context_info.page_bytes and afmoe_memory.pages, and in
+ *  afmoe_session_stats.page_bytes of each session that has it. */
+AFMOE_API afmoe_status afmoe_session_fork(afmoe_session **out, afmoe_session *session, afmoe_error *error);
 
 /** How a call that computes runs, and what it writes besides. */
 typedef struct afmoe_append_options {
@@ -569,16 +592,18 @@ AFMOE_API afmoe_status afmoe_session_append(afmoe_session *session, const afmoe_
 /** Make the timeline equal these n tokens, keeping the common prefix, and leave the logits of the last one.
  *
  *  The same tokens again cost nothing. When the timeline must go back further than the pages held allow
- *  (rewind_tokens), reading starts again at the beginning: n_reused is 0 then. Options as in append, but ranges and
- *  positions may lie anywhere in the n tokens: kept tokens they need are computed again. Failures as in append;
- *  CANCELLED and NO_MEMORY may leave less than was there before, result->n_tokens says how much. */
+ *  (rewind_tokens), reading starts again at the last snapshot before (snapshot_bytes), else at the beginning: n_reused
+ *  says where. Options as in append, but ranges and positions may lie anywhere in the n tokens: kept tokens they need
+ *  are computed again. Failures as in append; CANCELLED and NO_MEMORY may leave less than was there before,
+ *  result->n_tokens says how much. */
 AFMOE_API afmoe_status afmoe_session_sync(afmoe_session *session, const afmoe_token *tokens, uint64_t n_tokens,
                                           const afmoe_append_options *options, afmoe_append_result *result,
                                           afmoe_error *error);
 
 /** Drop all tokens from position n_tokens on (INVALID when there are fewer). Free while the pages needed are held;
- *  else the kept tokens are computed again from the start, and the result says so; CANCELLED or NO_MEMORY may leave
- *  less of them then. Logits are gone until the next append, unless nothing was dropped. */
+ *  else the kept tokens are computed again from the last snapshot before, or the start, and the result says so;
+ *  CANCELLED or NO_MEMORY may leave less of them then. Logits are gone until the next append, unless nothing was
+ *  dropped. */
 AFMOE_API afmoe_status afmoe_session_rewind(afmoe_session *session, uint64_t n_tokens,
                                             const afmoe_append_options *options, afmoe_append_result *result,
                                             afmoe_error *error);
@@ -590,7 +615,7 @@ AFMOE_API afmoe_status afmoe_session_tokens(afmoe_session *session, afmoe_token 
 /** Logits of the last position, copied: vocab_size floats. STATE when there are none. */
 AFMOE_API afmoe_status afmoe_session_logits(afmoe_session *session, float *out, uint64_t capacity, uint64_t *out_n,
                                             afmoe_error *error);
-/** The same, borrowed until the session's next append, sync, rewind, generate or free. */
+/** The same, borrowed until the session's next append, sync, rewind, generate, load or free. */
 AFMOE_API afmoe_status afmoe_session_logits_view(afmoe_session *session, const float **out, uint64_t *out_n,
                                                  afmoe_error *error);
 /** Natural log-probabilities of the last position (log softmax of the raw logits), vocab_size floats. NUMERIC when a
@@ -676,6 +701,35 @@ typedef struct afmoe_session_stats {
 AFMOE_API void afmoe_session_stats_init(afmoe_session_stats *stats, uint32_t size);
 /** Counted since the session was created. */
 AFMOE_API afmoe_status afmoe_session_get_stats(afmoe_session *session, afmoe_session_stats *stats, afmoe_error *error);
+
+/* ---- State of a session ------------------------------------------------------------------------------------------ */
+
+/** Save the session to a file: its tokens, their keys and values as far as they are still held, and the logits of the
+ *  last position. Loaded again, also by another process, it goes on to the same bits and, synced to the same tokens,
+ *  computes nothing. The file replaces an old one as a whole: whatever happens, also to the process or the machine, the
+ *  old file or the new one is there. Only its owner may read it: a conversation lies in it, in the clear. A process
+ *  that dies on the way leaves a file ".afmoe-*.tmp" beside it.
+ *
+ *  NOT_FOUND: no such folder. INVALID: `path` is there and not a regular file (links are not followed). IO: with errno,
+ *  e.g. a full disk. UNSUPPORTED: this build has no "state" (afmoe_build_features). */
+AFMOE_API afmoe_status afmoe_session_save(afmoe_session *session, const char *path, afmoe_error *error);
+
+/** Make the session what was saved; what it was before goes. The state must be of the same model (told by its shape,
+ *  the names and shapes of its tensors and samples of their bytes), precision and cells. Levels and compilers may
+ *  differ by rounding in what is computed from now on. Everything is read and checked first: on failure nothing has
+ *  changed.
+ *
+ *  Files may come from anywhere: FORMAT, TRUNCATED, UNSUPPORTED (a later version), CORRUPT (a checksum) and STATE (of
+ *  another model or other options; the message names both) as they say. NOT_FOUND, IO. CONTEXT_FULL: longer than
+ *  max_tokens, or max_page_bytes has no room for old and new together; rewind to 0 first. NO_MEMORY. */
+AFMOE_API afmoe_status afmoe_session_load(afmoe_session *session, const char *path, afmoe_error *error);
+
+/** The same into memory. A NULL buffer with capacity 0 asks for the bytes needed: those of the file. */
+AFMOE_API afmoe_status afmoe_session_save_memory(afmoe_session *session, void *out, uint64_t capacity, uint64_t *out_n,
+                                                 afmoe_error *error);
+/** The same from memory, any alignment, all n_bytes of it. */
+AFMOE_API afmoe_status afmoe_session_load_memory(afmoe_session *session, const void *data, uint64_t n_bytes,
+                                                 afmoe_error *error);
 
 /* ---- Sampler ---------------------------------------------------------------------------------------------------- */
 

@@ -6,6 +6,20 @@
 
 #include <string.h>
 
+/* Wrap `core`, made by a call that answered `status`. */
+static afmoe_status hand_out(afmoe_session **out, afmoe_context *context, afmoe_session *session, afmoe_status status)
+{
+    if (status != AFMOE_OK) {
+        afmoe__free(session);
+        return status;
+    }
+    atomic_init(&session->guard.state, GUARD_IDLE);
+    atomic_fetch_add(&context->n_references, 1);
+    session->context = context;
+    *out = session;
+    return AFMOE_OK;
+}
+
 afmoe_status afmoe_session_create(afmoe_session **out, afmoe_context *context, afmoe_error *error)
 {
     afmoe_status status = afmoe__check_argument(out, "out", error);
@@ -16,16 +30,23 @@ afmoe_status afmoe_session_create(afmoe_session **out, afmoe_context *context, a
     if (status != AFMOE_OK) return status;
     afmoe_session *session = afmoe__alloc_zeroed(1, sizeof *session);
     if (!session) return afmoe__fail_memory(error, sizeof *session, "a session");
-    status = afmoe__session_create(&session->core, context->core, error);
-    if (status != AFMOE_OK) {
-        afmoe__free(session);
-        return status;
-    }
-    atomic_init(&session->guard.state, GUARD_IDLE);
-    atomic_fetch_add(&context->n_references, 1);
-    session->context = context;
-    *out = session;
-    return AFMOE_OK;
+    return hand_out(out, context, session, afmoe__session_create(&session->core, context->core, error));
+}
+
+afmoe_status afmoe_session_fork(afmoe_session **out, afmoe_session *session, afmoe_error *error)
+{
+    afmoe_status status = afmoe__check_argument(out, "out", error);
+    if (status != AFMOE_OK) return status;
+    *out = NULL;
+    status = afmoe__session_enter(session, error);
+    if (status != AFMOE_OK) return status;
+    afmoe_session *fork = afmoe__alloc_zeroed(1, sizeof *fork);
+    if (fork)
+        status = hand_out(out, session->context, fork, afmoe__session_fork(&fork->core, session->core, error));
+    else
+        status = afmoe__fail_memory(error, sizeof *fork, "a session");
+    afmoe__session_leave(session);
+    return status;
 }
 
 static void destroy(afmoe_session *session)

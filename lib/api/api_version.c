@@ -22,13 +22,20 @@ const char *afmoe_version_string(void)
     "formats:F32,F16,BF16,Q8_0,Q4_0,Q4_1,Q5_0,Q5_1,Q2_K,Q3_K,Q4_K,Q5_K,Q6_K,IQ1_S,IQ1_M,IQ2_XXS,IQ2_XS,IQ2_S,IQ3_XXS," \
     "IQ3_S,IQ4_NL,IQ4_XS,TQ1_0,TQ2_0,MXFP4,NVFP4"
 
+#ifdef AFMOE_HAVE_X86
+#define X86 "avx2 avx512 "
+#else
+#define X86 ""
+#endif
+#ifdef AFMOE_HAVE_STATE
+#define STATE "state "
+#else
+#define STATE ""
+#endif
+
 const char *afmoe_build_features(void)
 {
-#ifdef AFMOE_HAVE_X86
-    return "c avx2 avx512 " FORMATS;
-#else
-    return "c " FORMATS;
-#endif
+    return "c " X86 STATE FORMATS;
 }
 
 const char *afmoe_status_name(afmoe_status status)
@@ -92,7 +99,7 @@ DEFINE_INIT(afmoe_tokenize_options, .special = AFMOE_SPECIAL_ALL, .max_text_byte
 DEFINE_INIT(afmoe_chat_options, .add_generation_prompt = 1, .max_text_bytes = DEFAULT_MAX_TEXT_BYTES)
 DEFINE_INIT(afmoe_context_options, .n_threads = -1, .cpu_level = AFMOE_CPU_AUTO, .precision = AFMOE_PRECISION_FAST,
             .cells = AFMOE_CELLS_AUTO, .chunk_tokens = 512, .max_tokens = UINT64_MAX, .rewind_tokens = 256,
-            .max_page_bytes = UINT64_MAX)
+            .max_page_bytes = UINT64_MAX, .snapshot_tokens = 1024)
 DEFINE_INIT(afmoe_context_info, .n_threads = 0)
 DEFINE_INIT(afmoe_memory, .reserved = 0)
 DEFINE_INIT(afmoe_append_options, .reserved = 0)

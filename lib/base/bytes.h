@@ -19,4 +19,15 @@ static inline uint64_t load_le64(const uint8_t *p)
     return load_le32(p) | (uint64_t)load_le32(p + 4) << 32;
 }
 
+static inline void store_le32(uint8_t *p, uint32_t value)
+{
+    for (int i = 0; i < 4; i++) p[i] = (uint8_t)(value >> 8 * i);
+}
+
+static inline void store_le64(uint8_t *p, uint64_t value)
+{
+    store_le32(p, (uint32_t)value);
+    store_le32(p + 4, (uint32_t)(value >> 32));
+}
+
 #endif

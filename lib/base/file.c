@@ -224,22 +224,40 @@ void afmoe__file_close(struct mapped_file *file)
 
 enum { PIECE_BYTES = 4 << 20 }; /* between two looks at cancel and progress */
 
+/* One pread of up to n bytes at `at`: *got of them, at least one or, interrupted, none. */
+static afmoe_status read_some(const struct mapped_file *file, void *out, uint64_t n, uint64_t at, uint64_t *got,
+                              afmoe_error *error)
+{
+    ssize_t read = pread(file->descriptor, out, n < PIECE_BYTES ? (size_t)n : PIECE_BYTES, (off_t)(file->offset + at));
+    *got = read > 0 ? (uint64_t)read : 0;
+    if (read > 0 || (read < 0 && errno == EINTR)) return AFMOE_OK;
+    if (read < 0)
+        return afmoe__fail_errno(error, AFMOE_IO, errno, "cannot read \"%s\" at byte %llu", file->path,
+                                 (unsigned long long)at);
+    return afmoe__fail(error, AFMOE_TRUNCATED, "\"%s\" ends at byte %llu, it had %llu when it was opened", file->path,
+                       (unsigned long long)at, (unsigned long long)file->size);
+}
+
 static afmoe_status read_up_to(struct mapped_file *file, uint64_t end, afmoe_error *error)
 {
     while (file->n_filled < end) {
-        uint64_t left = end - file->n_filled;
-        size_t n = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
-        ssize_t got = pread(file->descriptor, file->pages + file->n_filled, n, (off_t)(file->offset + file->n_filled));
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) {
-            return afmoe__fail_errno(error, AFMOE_IO, errno, "cannot read \"%s\" at byte %llu", file->path,
-                                     (unsigned long long)file->n_filled);
-        }
-        if (got == 0) {
-            return afmoe__fail(error, AFMOE_TRUNCATED, "\"%s\" ends at byte %llu, it had %llu when it was opened",
-                               file->path, (unsigned long long)file->n_filled, (unsigned long long)file->size);
-        }
-        file->n_filled += (uint64_t)got;
+        uint64_t got;
+        afmoe_status status = read_some(file, file->pages + file->n_filled, end - file->n_filled, file->n_filled, &got,
+                                        error);
+        if (status) return status;
+        file->n_filled += got;
+    }
+    return AFMOE_OK;
+}
+
+afmoe_status afmoe__file_copy(const struct mapped_file *file, void *out, uint64_t n, uint64_t offset,
+                              afmoe_error *error)
+{
+    const uint8_t *memory = file->source ? file->source : file->mode == FILE_MAPPED ? file->data : NULL;
+    if (memory && n) memcpy(out, memory + offset, (size_t)n);
+    for (uint64_t done = 0, got; !memory && done < n; done += got) {
+        afmoe_status status = read_some(file, (uint8_t *)out + done, n - done, offset + done, &got, error);
+        if (status) return status;
     }
     return AFMOE_OK;
 }

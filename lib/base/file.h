@@ -56,6 +56,11 @@ void afmoe__file_close(struct mapped_file *file);
 /* Have the first n_bytes <= size there. IO (errno), TRUNCATED: the file has become shorter. */
 afmoe_status afmoe__file_need(struct mapped_file *file, uint64_t n_bytes, afmoe_error *error);
 
+/* Bytes [offset, offset + n) of a file that is PEEKED at or lies in memory, into the caller's memory: none of the
+ * file's own is filled. The range lies within size. IO (errno), TRUNCATED: the file has become shorter. */
+afmoe_status afmoe__file_copy(const struct mapped_file *file, void *out, uint64_t n, uint64_t offset,
+                              afmoe_error *error);
+
 /* One loading of several files, with what it tells and listens to. */
 struct file_loading {
     bool lock; /* keep the bytes in memory with mlock */

@@ -49,6 +49,7 @@ static void accept(struct session *session)
     session->timeline.n_tokens++;
     session->stats.n_draft_accepted++;
     afmoe__timeline_give_back(&session->timeline);
+    afmoe__timeline_settle(&session->timeline);
 }
 
 /* As many drafts as there is room for: in the pass, the timeline and the pages. */
@@ -59,9 +60,8 @@ static void put_drafts(struct session *session, const afmoe_token *draft, uint64
     uint64_t begin = timeline->n_tokens, room = context->max_tokens - (begin + 1);
     if (n_draft > session->ahead.max_draft) n_draft = session->ahead.max_draft;
     if (n_draft > room) n_draft = room;
-    uint64_t need =
-        afmoe__plan_most_pages(&context->plan, timeline->first_sliding_page, begin, begin + 1 + n_draft);
-    if (n_draft == 0 || afmoe__timeline_promise(timeline, need, NULL) != AFMOE_OK) return;
+    if (n_draft == 0) return;
+    if (afmoe__timeline_promise(timeline, begin, begin + 1 + n_draft, true, NULL) != AFMOE_OK) return;
     memcpy(timeline->tokens + begin + 1, draft, n_draft * sizeof *draft);
     session->growth.n_ahead = n_draft;
 }
@@ -83,8 +83,12 @@ afmoe_status afmoe__ahead_append(struct session *session, afmoe_token token, con
         return AFMOE_OK;
     }
     ahead->n_held = ahead->first = 0;
+    afmoe__timeline_truncate(&session->timeline, session->timeline.n_tokens); /* pages of the drafts dropped */
     afmoe_status status = afmoe__session_append_begin(session, &token, 1, &options, true, error);
-    if (status == AFMOE_OK) put_drafts(session, draft, n_draft);
+    if (status == AFMOE_OK)
+        put_drafts(session, draft, n_draft);
+    else
+        afmoe__timeline_settle(&session->timeline);
     return status;
 }
 

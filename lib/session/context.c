@@ -55,6 +55,11 @@ static afmoe_status check_precision(struct context *context, const afmoe_context
     return AFMOE_OK;
 }
 
+static uint64_t page_bytes(const struct context *context)
+{
+    return 2 * context->config->n_kv_heads * head_page_bytes(context->cell_format, context->config->head_dim);
+}
+
 /* The default depends on the model; a stated value is never lowered silently. */
 static afmoe_status check_sizes(struct context *context, const afmoe_context_options *options, afmoe_error *error)
 {
@@ -77,8 +82,12 @@ static afmoe_status check_sizes(struct context *context, const afmoe_context_opt
     if (options->rewind_tokens > (uint64_t)1 << 32)
         return afmoe__fail(error, AFMOE_INVALID, "rewind_tokens is %llu, allowed are 0..2^32",
                            (unsigned long long)options->rewind_tokens);
+    if (options->snapshot_tokens < PAGE_POSITIONS || options->snapshot_tokens > (uint64_t)1 << 32)
+        return afmoe__fail(error, AFMOE_INVALID, "snapshot_tokens is %llu, allowed are %d..2^32",
+                           (unsigned long long)options->snapshot_tokens, PAGE_POSITIONS);
     uint64_t chunk_tokens = options->chunk_tokens < context->max_tokens ? options->chunk_tokens : context->max_tokens;
     afmoe__page_plan_init(&context->plan, config, options->rewind_tokens, chunk_tokens);
+    afmoe__plan_snapshots(&context->plan, options->snapshot_tokens, options->snapshot_bytes / page_bytes(context));
     return AFMOE_OK;
 }
 
@@ -119,11 +128,6 @@ static afmoe_status allocate_pass(struct context *context, afmoe_error *error)
     return AFMOE_OK;
 }
 
-static uint64_t page_bytes(const struct context *context)
-{
-    return 2 * context->config->n_kv_heads * head_page_bytes(context->cell_format, context->config->head_dim);
-}
-
 static afmoe_status build(struct context *context, const afmoe_context_options *options, afmoe_error *error)
 {
     struct decoder_options decoder;
@@ -133,6 +137,7 @@ static afmoe_status build(struct context *context, const afmoe_context_options *
     if ((status = afmoe__turns_init(&context->turns, error)) != AFMOE_OK) return status;
     context->has_turns = true;
     status = afmoe__pages_create(&context->pages, page_bytes(context), options->max_page_bytes, error);
+    if (status == AFMOE_OK) status = afmoe__prefixes_create(&context->prefixes, context, options->prefix_bytes, error);
     if (status != AFMOE_OK) return status;
     if ((status = allocate_pass(context, error)) != AFMOE_OK) return status;
     return afmoe__decoder_create(&context->decoder, context->config, context->weights, &decoder, error);
@@ -145,6 +150,11 @@ static void log_choice(const struct context *context, const afmoe_context_option
     snprintf(line, sizeof line, "%u threads, CPU level %s", context->n_threads,
              afmoe__cpu_level_name(afmoe__decoder_cpu_level(context->decoder)));
     options->log(options->log_data, AFMOE_LOG_INFO, line);
+    uint64_t each = afmoe__plan_snapshot_pages(&context->plan) * page_bytes(context);
+    if (options->snapshot_bytes == 0 || options->snapshot_bytes >= each) return;
+    snprintf(line, sizeof line, "no snapshots: snapshot_bytes is %llu, one takes %llu",
+             (unsigned long long)options->snapshot_bytes, (unsigned long long)each);
+    options->log(options->log_data, AFMOE_LOG_WARNING, line);
 }
 
 afmoe_status afmoe__context_create(struct context **out, const struct model_config *config,
@@ -172,6 +182,7 @@ void afmoe__context_free(struct context *context)
     if (!context) return;
     afmoe__decoder_free(context->decoder);
     afmoe__free(context->pass_block);
+    afmoe__prefixes_free(context->prefixes);
     afmoe__pages_free(context->pages);
     /* In a child of fork a waiter that is not there would be waited for. */
     if (context->has_turns && context->owner == getpid()) afmoe__turns_destroy(&context->turns);
@@ -207,18 +218,21 @@ void afmoe__context_info(struct context *context, afmoe_context_info *out)
 void afmoe__context_memory(struct context *context, afmoe_memory *out)
 {
     out->scratch = scratch_bytes(context);
-    out->pages = afmoe__pages_memory(context->pages);
+    out->pages = afmoe__pages_memory(context->pages, &out->prefixes);
+    out->prefixes += afmoe__prefixes_memory(context->prefixes);
     out->sessions = context->n_sessions * afmoe__session_bytes(context);
 }
 
 /* Pages of n sessions: while the last one grows, the others have given back what they can. */
 static bool count_pages(const struct page_plan *plan, uint64_t n_sessions, uint64_t n_tokens, uint64_t *out)
 {
-    uint64_t held = afmoe__plan_pages_held(plan, afmoe__plan_first_kept(plan, n_tokens), n_tokens);
+    uint64_t first = afmoe__plan_first_kept(plan, n_tokens);
+    uint64_t held = afmoe__plan_pages_held(plan, first, n_tokens) +
+                    plan->n_sliding * afmoe__plan_pages_behind(plan, first, n_tokens);
     *out = 0;
     if (n_sessions == 0) return true;
     return checked_mul(n_sessions - 1, held, out) &&
-           checked_add(*out, afmoe__plan_most_pages(plan, 0, 0, n_tokens), out);
+           checked_add(*out, afmoe__plan_most_pages(plan, 0, 0, 0, n_tokens), out);
 }
 
 afmoe_status afmoe__context_estimate(const struct model_config *config, const afmoe_context_options *options,
@@ -233,6 +247,7 @@ afmoe_status afmoe__context_estimate(const struct model_config *config, const af
         return afmoe__fail(error, AFMOE_CONTEXT_FULL, "%llu tokens; a session holds %llu", (unsigned long long)n_tokens,
                            (unsigned long long)context.max_tokens);
     out->scratch = afmoe__decoder_scratch_needed(config, &decoder) + lay_out_pass(&context, NULL);
+    out->prefixes = options->prefix_bytes < options->max_page_bytes ? options->prefix_bytes : options->max_page_bytes;
     if (!count_pages(&context.plan, n_sessions, n_tokens, &n_pages) ||
         !checked_mul(n_pages, afmoe__pages_block_bytes(page_bytes(&context)), &out->pages) ||
         !checked_mul(n_sessions, afmoe__session_bytes(&context), &out->sessions))

@@ -6,6 +6,7 @@
 #include "decoder.h"
 #include "page_plan.h"
 #include "pages.h"
+#include "prefixes.h"
 #include "turns.h"
 
 #include <stdatomic.h>
@@ -24,6 +25,7 @@ struct context {
     struct pass_buffers pass;
     uint8_t *pass_block; /* what they lie in */
     struct page_store *pages;
+    struct prefixes *prefixes;
     struct turns turns;
     pid_t owner; /* the process it was created in */
     bool has_turns;

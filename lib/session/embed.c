@@ -40,7 +40,7 @@ afmoe_status afmoe__session_embed(struct session *session, const afmoe_token *to
     if (status != AFMOE_OK) return status;
     if (pooling == AFMOE_POOL_LAST) keep = afmoe__timeline_common_prefix(&session->timeline, tokens, n_tokens);
     if (keep == n_tokens) keep--;
-    if (!afmoe__timeline_can_go_back(&session->timeline, keep)) keep = 0;
+    keep = afmoe__timeline_restart(&session->timeline, keep);
     struct pooling pooled = {.kind = pooling, .total = afmoe__alloc_zeroed(hidden_size, sizeof(double))};
     if (!pooled.total) return afmoe__fail_memory(error, hidden_size * sizeof(double), "a pooled hidden state");
     status =

@@ -120,21 +120,12 @@ void afmoe__growth_ask(struct session *session, const afmoe_append_options *opti
     session->growth.pooling = pooling;
 }
 
-static uint64_t pages_needed(const struct session *session, uint64_t keep, uint64_t end, bool alone)
-{
-    const struct page_plan *plan = &session->timeline.context->plan;
-    uint64_t first_sliding = keep ? session->timeline.first_sliding_page : 0;
-    return alone ? afmoe__plan_most_pages(plan, first_sliding, keep, end)
-                 : afmoe__plan_most_pages_any_cut(plan, first_sliding, keep, end);
-}
-
 afmoe_status afmoe__growth_begin(struct session *session, uint64_t keep, const afmoe_token *tokens, uint64_t n_tokens,
                                  bool alone, afmoe_error *error)
 {
     struct growth *growth = &session->growth;
     struct timeline *timeline = &session->timeline;
-    uint64_t need = pages_needed(session, keep, keep + n_tokens, alone);
-    afmoe_status status = afmoe__timeline_promise(timeline, need, error);
+    afmoe_status status = afmoe__timeline_promise(timeline, keep, keep + n_tokens, alone, error);
     if (status != AFMOE_OK) return status;
     growth->begin = keep;
     growth->end = keep + n_tokens;
@@ -160,7 +151,7 @@ void afmoe__growth_end(struct session *session, afmoe_status status)
         afmoe__session_truncate(session, timeline->n_tokens); /* drops pages of the broken chunk */
         session->has_logits = complete || (growth->had_logits && timeline->n_tokens == growth->begin);
     }
-    if (!session->ahead.logits) afmoe__timeline_settle(timeline); /* else pages behind the timeline are held */
+    afmoe__timeline_settle(timeline);
     growth->result.n_tokens = timeline->n_tokens;
     growth->result.n_computed = timeline->n_tokens - growth->begin;
 }

@@ -5,12 +5,13 @@
 #include "error.h"
 #include "memory.h"
 
+#include <assert.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <unistd.h>
 
 struct page_header {
     uint64_t n_references;
+    uint64_t n_prefixes; /* of them, those of prefixes */
     struct page_header *next; /* in the free list */
 };
 
@@ -18,7 +19,7 @@ struct page_store {
     pthread_mutex_t lock;
     pid_t owner;
     uint64_t page_bytes, max_pages;
-    uint64_t n_held, n_free, n_promised;
+    uint64_t n_held, n_free, n_promised, n_kept;
     struct page_header *free;
 };
 
@@ -83,17 +84,12 @@ uint64_t afmoe__pages_page_bytes(const struct page_store *store)
     return store->page_bytes;
 }
 
-static uint64_t pages_there(struct page_store *store)
+uint64_t afmoe__pages_bytes(struct page_store *store)
 {
     if (!lock(store)) return 0;
     uint64_t n = store->n_held + store->n_free;
     unlock(store);
-    return n;
-}
-
-uint64_t afmoe__pages_bytes(struct page_store *store)
-{
-    return pages_there(store) * store->page_bytes;
+    return n * store->page_bytes;
 }
 
 uint64_t afmoe__pages_block_bytes(uint64_t page_bytes)
@@ -101,31 +97,44 @@ uint64_t afmoe__pages_block_bytes(uint64_t page_bytes)
     return CACHE_LINE_BYTES + page_bytes;
 }
 
-uint64_t afmoe__pages_memory(struct page_store *store)
+uint64_t afmoe__pages_memory(struct page_store *store, uint64_t *out_prefixes)
 {
-    return pages_there(store) * afmoe__pages_block_bytes(store->page_bytes);
+    *out_prefixes = 0;
+    if (!lock(store)) return 0;
+    uint64_t n_kept = store->n_kept, n = store->n_held + store->n_free - n_kept;
+    unlock(store);
+    *out_prefixes = n_kept * afmoe__pages_block_bytes(store->page_bytes);
+    return n * afmoe__pages_block_bytes(store->page_bytes);
+}
+
+void afmoe__pages_trim(struct page_store *store)
+{
+    if (!lock(store)) return;
+    drop_free_list(store);
+    unlock(store);
 }
 
 afmoe_status afmoe__pages_promise(struct page_store *store, uint64_t *promised, uint64_t n, afmoe_error *error)
 {
     if (!lock(store)) return AFMOE_OK;
-    uint64_t others = store->n_promised - *promised; /* n_promised never exceeds max_pages */
-    int fits = n <= *promised || n <= store->max_pages - others;
+    uint64_t used = store->n_held + store->n_promised - *promised; /* never exceeds max_pages */
+    bool fits = n <= *promised || n <= store->max_pages - used;
     if (fits) {
-        store->n_promised = others + n;
+        store->n_promised += n - *promised;
         *promised = n;
     }
     unlock(store);
     if (fits) return AFMOE_OK;
     return afmoe__fail(error, AFMOE_CONTEXT_FULL,
-                       "key/value memory is full: %llu pages of %llu bytes needed, others use %llu of at most %llu",
-                       (unsigned long long)n, (unsigned long long)store->page_bytes, (unsigned long long)others,
+                       "key/value memory is full: %llu more pages of %llu bytes needed, in use %llu of at most %llu",
+                       (unsigned long long)n, (unsigned long long)store->page_bytes, (unsigned long long)used,
                        (unsigned long long)store->max_pages);
 }
 
-uint8_t *afmoe__pages_take(struct page_store *store)
+uint8_t *afmoe__pages_take(struct page_store *store, uint64_t *promised)
 {
     if (!lock(store)) return NULL;
+    assert(*promised > 0 && *promised <= store->n_promised);
     struct page_header *page = store->free;
     if (page) {
         store->free = page->next;
@@ -135,31 +144,71 @@ uint8_t *afmoe__pages_take(struct page_store *store)
     }
     if (page) {
         page->n_references = 1;
+        page->n_prefixes = 0;
         page->next = NULL;
         store->n_held++;
+        store->n_promised--;
+        --*promised;
     }
     unlock(store);
     return page ? (uint8_t *)page + CACHE_LINE_BYTES : NULL;
 }
 
-void afmoe__pages_retain(struct page_store *store, uint8_t *page)
+static void release_one(struct page_store *store, struct page_header *page, uint64_t *promised)
 {
-    if (!lock(store)) return;
-    header_of(page)->n_references++;
+    if (--page->n_references > 0) return;
+    page->next = store->free;
+    store->free = page;
+    store->n_held--;
+    store->n_free++;
+    store->n_promised++;
+    ++*promised;
+}
+
+void afmoe__pages_release(struct page_store *store, uint8_t **pages, uint64_t n, uint64_t *promised)
+{
+    if (n == 0 || !lock(store)) return;
+    for (uint64_t i = 0; i < n; i++) {
+        if (pages[i]) release_one(store, header_of(pages[i]), promised);
+        pages[i] = NULL;
+    }
+    if (store->n_held == 0) drop_free_list(store);
     unlock(store);
 }
 
-void afmoe__pages_release(struct page_store *store, uint8_t *page)
+void afmoe__pages_retain(struct page_store *store, uint8_t *const *pages, uint64_t n)
 {
-    if (!page) return;
-    struct page_header *header = header_of(page);
-    if (!lock(store)) return;
-    if (--header->n_references == 0) {
-        header->next = store->free;
-        store->free = header;
-        store->n_held--;
-        store->n_free++;
-        if (store->n_held == 0) drop_free_list(store);
+    if (n == 0 || !lock(store)) return;
+    for (uint64_t i = 0; i < n; i++)
+        if (pages[i]) header_of(pages[i])->n_references++;
+    unlock(store);
+}
+
+void afmoe__pages_keep(struct page_store *store, uint8_t *const *pages, uint64_t n, bool keep)
+{
+    if (n == 0 || !lock(store)) return;
+    for (uint64_t i = 0; i < n; i++) {
+        if (!pages[i]) continue;
+        struct page_header *page = header_of(pages[i]);
+        if (keep) store->n_kept += page->n_prefixes++ == 0;
+        else store->n_kept -= --page->n_prefixes == 0;
     }
     unlock(store);
+}
+
+uint64_t afmoe__pages_n_kept(struct page_store *store)
+{
+    if (!lock(store)) return 0;
+    uint64_t n = store->n_kept;
+    unlock(store);
+    return n;
+}
+
+uint64_t afmoe__pages_n_shared(struct page_store *store, uint8_t *const *pages, uint64_t n)
+{
+    uint64_t n_shared = 0;
+    if (!lock(store)) return 0;
+    for (uint64_t i = 0; i < n; i++) n_shared += pages[i] && header_of(pages[i])->n_references > 1;
+    unlock(store);
+    return n_shared;
 }

@@ -6,12 +6,14 @@
 #include "session_private.h"
 #include "step.h"
 
+#include <string.h>
+
 /* Place all buffers in one block; with base NULL only count. The sizes fit: every factor has passed the config's
  * ranges, and max_tokens is at most max_positions. */
 static uint64_t lay_out(struct session *session, const struct context *context, uint8_t *base)
 {
     const struct model_config *config = context->config;
-    uint64_t used = afmoe__timeline_layout(&session->timeline, context, base);
+    uint64_t used = afmoe__timeline_layout(&session->timeline, context, context->max_tokens, base);
     session->logits = carve(base, &used, config->vocab_size, sizeof(float));
     session->hidden = carve(base, &used, config->hidden_size, sizeof(float));
     session->wanted = carve(base, &used, context->plan.chunk_tokens, sizeof(uint64_t));
@@ -42,13 +44,30 @@ afmoe_status afmoe__session_create(struct session **out, struct context *context
     return AFMOE_OK;
 }
 
+afmoe_status afmoe__session_fork(struct session **out, struct session *session, afmoe_error *error)
+{
+    const struct model_config *config = session->timeline.context->config;
+    afmoe_status status = afmoe__session_create(out, session->timeline.context, error);
+    if (status != AFMOE_OK) return status;
+    struct session *fork = *out;
+    afmoe__timeline_share(&fork->timeline, &session->timeline, session->timeline.n_tokens);
+    fork->has_logits = session->has_logits;
+    if (!fork->has_logits) return AFMOE_OK;
+    memcpy(fork->logits, session->logits, config->vocab_size * sizeof(float));
+    memcpy(fork->hidden, session->hidden, config->hidden_size * sizeof(float));
+    return AFMOE_OK;
+}
+
 void afmoe__session_free(struct session *session)
 {
     if (!session) return;
     afmoe__session_end_drafts(session);
+    if (afmoe__context_check_process(session->timeline.context, NULL) == AFMOE_OK)
+        afmoe__prefixes_leave(session->timeline.context->prefixes, &session->timeline);
     afmoe__timeline_truncate(&session->timeline, 0);
     afmoe__timeline_settle(&session->timeline);
-    atomic_fetch_sub(&session->timeline.context->n_sessions, 1);
+    if (atomic_fetch_sub(&session->timeline.context->n_sessions, 1) == 1)
+        afmoe__pages_trim(session->timeline.context->pages); /* prefixes alone take none */
     afmoe__free(session->block);
     afmoe__free(session);
 }
@@ -80,6 +99,41 @@ afmoe_status afmoe__session_grow(struct session *session, uint64_t keep, const a
     return status;
 }
 
+/* Values that are asked for at kept tokens have to be made: keep less. */
+static uint64_t keep_what_is_not_wanted(const struct session *session, uint64_t keep,
+                                        const afmoe_append_options *options)
+{
+    uint64_t first = options->logprob_begin; /* needs the logits of the token before it */
+    if (options->n_positions && options->positions && options->positions[0] < keep) keep = options->positions[0];
+    if (first < options->logprob_end && first > 0 && first <= keep &&
+        !(first == keep && keep == session->timeline.n_tokens && session->has_logits))
+        keep = first - 1;
+    return keep;
+}
+
+/* A new session begins with what finished ones have left of these tokens: how many it has then. The last token is
+ * computed in any case, for its logits. */
+static uint64_t begin_with_prefix(struct session *session, const afmoe_token *tokens, uint64_t n_tokens,
+                                  const afmoe_append_options *options)
+{
+    if (session->timeline.n_tokens > 0 || n_tokens < 2) return 0;
+    uint64_t most = keep_what_is_not_wanted(session, n_tokens - 1, options);
+    return afmoe__prefixes_take(session->timeline.context->prefixes, &session->timeline, tokens, most);
+}
+
+/* The pages behind it were not to be had: the session is as empty as before. */
+static void drop_prefix(struct session *session)
+{
+    afmoe__timeline_truncate(&session->timeline, 0);
+    afmoe__timeline_settle(&session->timeline);
+}
+
+static void count_reused(struct session *session, uint64_t n, afmoe_append_result *result)
+{
+    session->stats.n_reused += n;
+    result->n_reused = n;
+}
+
 afmoe_status afmoe__session_append_begin(struct session *session, const afmoe_token *tokens, uint64_t n_tokens,
                                          const afmoe_append_options *options, bool alone, afmoe_error *error)
 {
@@ -91,8 +145,15 @@ afmoe_status afmoe__session_append_begin(struct session *session, const afmoe_to
         status = afmoe__append_check_options(&session->timeline, begin, begin + n_tokens, session->has_logits, options,
                                              error);
     if (status != AFMOE_OK) return status;
+    uint64_t known = begin_with_prefix(session, tokens, n_tokens, options);
     afmoe__growth_ask(session, options, NULL);
-    return afmoe__growth_begin(session, begin, tokens, n_tokens, alone, error);
+    status = afmoe__growth_begin(session, begin + known, tokens ? tokens + known : NULL, n_tokens - known, alone,
+                                 error);
+    if (status == AFMOE_OK)
+        count_reused(session, known, &session->growth.result);
+    else if (known)
+        drop_prefix(session);
+    return status;
 }
 
 afmoe_status afmoe__session_append(struct session *session, const afmoe_token *tokens, uint64_t n_tokens,
@@ -103,18 +164,6 @@ afmoe_status afmoe__session_append(struct session *session, const afmoe_token *t
     if (status == AFMOE_OK) status = afmoe__step_alone(session);
     *result = session->growth.result;
     return status;
-}
-
-/* Values that are asked for at kept tokens have to be made: keep less. */
-static uint64_t keep_what_is_not_wanted(const struct session *session, uint64_t keep,
-                                        const afmoe_append_options *options)
-{
-    uint64_t first = options->logprob_begin; /* needs the logits of the token before it */
-    if (options->n_positions && options->positions && options->positions[0] < keep) keep = options->positions[0];
-    if (first < options->logprob_end && first > 0 && first <= keep &&
-        !(first == keep && keep == session->timeline.n_tokens && session->has_logits))
-        keep = first - 1;
-    return keep;
 }
 
 afmoe_status afmoe__session_sync(struct session *session, const afmoe_token *tokens, uint64_t n_tokens,
@@ -130,17 +179,19 @@ afmoe_status afmoe__session_sync(struct session *session, const afmoe_token *tok
     bool same = keep == n_tokens && keep == session->timeline.n_tokens && (session->has_logits || keep == 0);
     if (!same && keep == n_tokens && keep > 0) keep--; /* the logits of the last token have to be made */
     keep = keep_what_is_not_wanted(session, keep, options);
-    if (!afmoe__timeline_can_go_back(&session->timeline, keep)) keep = 0;
+    keep = afmoe__timeline_restart(&session->timeline, keep);
     bool has_logits = session->has_logits && keep == session->timeline.n_tokens;
     status = afmoe__append_check_options(&session->timeline, keep, n_tokens, has_logits, options, error);
     if (status != AFMOE_OK) return status;
 
+    uint64_t known = begin_with_prefix(session, tokens, n_tokens, options);
+    keep += known; /* one of the two is 0 */
     status = afmoe__session_grow(session, keep, tokens ? tokens + keep : NULL, n_tokens - keep, options, NULL, result,
                                  error);
-    if (status != AFMOE_CONTEXT_FULL) {
-        session->stats.n_reused += keep;
-        result->n_reused = keep;
-    }
+    if (status != AFMOE_CONTEXT_FULL)
+        count_reused(session, keep, result);
+    else if (known)
+        drop_prefix(session);
     return status;
 }
 
@@ -151,15 +202,15 @@ afmoe_status afmoe__session_rewind(struct session *session, uint64_t n_tokens, c
     if (n_tokens > session->timeline.n_tokens)
         return afmoe__fail(error, AFMOE_INVALID, "rewind to %llu, allowed are 0..%llu, the tokens there",
                            (unsigned long long)n_tokens, (unsigned long long)session->timeline.n_tokens);
-    uint64_t keep = afmoe__timeline_can_go_back(&session->timeline, n_tokens) ? n_tokens : 0;
+    uint64_t keep = afmoe__timeline_restart(&session->timeline, n_tokens);
     afmoe_status status = afmoe__append_check_options(&session->timeline, keep, n_tokens, false, options, error);
     if (status != AFMOE_OK) return status;
     if (n_tokens == session->timeline.n_tokens) {
         result->n_reused = keep;
         return AFMOE_OK;
     }
-    status = afmoe__session_grow(session, keep, session->timeline.tokens, n_tokens - keep, options, NULL, result,
-                                 error);
+    status = afmoe__session_grow(session, keep, session->timeline.tokens + keep, n_tokens - keep, options, NULL,
+                                 result, error);
     if (status == AFMOE_CONTEXT_FULL) return status; /* nothing was changed, the logits are still there */
     result->n_reused = keep;
     session->has_logits = false;

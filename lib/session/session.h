@@ -13,6 +13,8 @@ struct session;
 
 afmoe_status afmoe__session_create(struct session **out, struct context *context, afmoe_error *error);
 void afmoe__session_free(struct session *session);
+/* A second session with the same timeline and logits; pages are shared until one of the two writes. */
+afmoe_status afmoe__session_fork(struct session **out, struct session *session, afmoe_error *error);
 
 /* As the public calls of the same names; `options` and `result` are full structs, not NULL. */
 afmoe_status afmoe__session_append(struct session *session, const afmoe_token *tokens, uint64_t n_tokens,

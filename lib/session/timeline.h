@@ -1,7 +1,9 @@
 /* A timeline: tokens, and the pages that hold their keys and values; which pages those are: page_plan.h.
  *
  * Pages are promised before a change begins (afmoe__timeline_promise), taken as tokens are computed, given back as they
- * leave the windows that may still be asked for, and what is promised but not held is returned at the end (settle). */
+ * leave the windows that may still be asked for, and what is left of the promise is returned at the end (settle). Pages
+ * may be shared with other timelines: a page is written only by the one timeline that holds it, so the page in which a
+ * timeline goes on is copied first when it is shared. */
 #ifndef AFMOE_SESSION_TIMELINE_H
 #define AFMOE_SESSION_TIMELINE_H
 
@@ -12,32 +14,57 @@
 
 struct timeline {
     struct context *context;
-    afmoe_token *tokens; /* [max_tokens] */
+    afmoe_token *tokens;
     uint64_t n_tokens;
     struct cells cells;
-    uint64_t first_sliding_page; /* lower ones were given back by the sliding layers */
-    uint64_t n_promised;         /* pages */
+    uint64_t first_sliding_page; /* sliding layers hold all pages from here on */
+    uint64_t n_behind;           /* and so many before, each of them: those of snapshots */
+    uint64_t interval;           /* of the snapshots when pages were given back last */
+    uint64_t n_slots_used;       /* later ones are empty; drafts (ahead.h) use some behind the end */
+    uint64_t n_promised;         /* pages that may still be taken */
+    bool may_share;              /* false: no page is shared */
 };
 
-/* Place the arrays at `base` (a multiple of a cache line); with base NULL only count. The bytes they take. */
-uint64_t afmoe__timeline_layout(struct timeline *timeline, const struct context *context, uint8_t *base);
+/* Place the arrays of a timeline of at most n_tokens at `base` (a multiple of a cache line); with base NULL only count.
+ * The bytes they take; what lies in them is not set. */
+uint64_t afmoe__timeline_layout(struct timeline *timeline, const struct context *context, uint64_t n_tokens,
+                                uint8_t *base);
+/* Empty the table of pages, whatever lies in it. */
+void afmoe__timeline_clear(struct timeline *timeline);
 
+/* Shared pages are counted here, too. */
 uint64_t afmoe__timeline_pages_held(const struct timeline *timeline);
-/* Have at least n_pages promised; CONTEXT_FULL changes nothing. */
-afmoe_status afmoe__timeline_promise(struct timeline *timeline, uint64_t n_pages, afmoe_error *error);
-/* Promise exactly what is held now; lowering a promise cannot fail. */
+/* This timeline is (`keep` false: was) that of a prefix: see afmoe__pages_keep. */
+void afmoe__timeline_keep(struct timeline *timeline, bool keep);
+/* Have all pages promised that are taken while the timeline goes back to `keep` tokens and grows to `end`, in whole
+ * chunks or (`whole_chunks` false) any. Nothing is held behind the end. Prefixes (prefixes.h) make room where it is
+ * needed. CONTEXT_FULL changes nothing. */
+afmoe_status afmoe__timeline_promise(struct timeline *timeline, uint64_t keep, uint64_t end, bool whole_chunks,
+                                     afmoe_error *error);
+/* Return what is left of the promise. */
 void afmoe__timeline_settle(struct timeline *timeline);
 
-/* Take the pages that positions up to n_tokens need, within the promise. */
+/* Make `out`, which is empty, the first n_tokens of `timeline`, which can go back there; takes no pages. */
+void afmoe__timeline_share(struct timeline *out, struct timeline *timeline, uint64_t n_tokens);
+
+/* Have an empty timeline hold the pages of n_tokens tokens, what lies in them not yet written; sliding layers begin at
+ * page `first_sliding`. CONTEXT_FULL or NO_MEMORY leave some of them: truncate to 0. */
+afmoe_status afmoe__timeline_fill(struct timeline *timeline, uint64_t first_sliding, uint64_t n_tokens,
+                                  afmoe_error *error);
+/* Make `out` what `timeline`, of the same context, is, and `timeline` empty. Cannot fail. */
+void afmoe__timeline_move(struct timeline *out, struct timeline *timeline);
+
+/* Take the pages that positions up to n_tokens need, out of the promise, for this timeline alone. */
 afmoe_status afmoe__timeline_take(struct timeline *timeline, uint64_t n_tokens, afmoe_error *error);
-/* Give back the sliding pages that no window reaches any more. */
+/* Give back the sliding pages that no window reaches any more and no snapshot has. */
 void afmoe__timeline_give_back(struct timeline *timeline);
-/* Shorten the timeline (or drop pages taken behind it); the caller has made sure that the sliding pages for what comes
- * next are there, or n is 0. The promise stays. */
+/* Shorten the timeline (or drop pages taken behind it) to what afmoe__timeline_restart has answered. The promise
+ * stays. */
 void afmoe__timeline_truncate(struct timeline *timeline, uint64_t n_tokens);
 
-/* Can the timeline go back to n tokens and go on from there with what is held? */
-bool afmoe__timeline_can_go_back(const struct timeline *timeline, uint64_t n_tokens);
+/* The most tokens, at most n_tokens of those there, to which the timeline can go back and go on from with what is held:
+ * n_tokens itself where its window is there, else the end of a snapshot, or 0. */
+uint64_t afmoe__timeline_restart(const struct timeline *timeline, uint64_t n_tokens);
 uint64_t afmoe__timeline_common_prefix(const struct timeline *timeline, const afmoe_token *tokens, uint64_t n_tokens);
 
 #endif

@@ -28,7 +28,7 @@ struct usage {
     const char *path;
     int32_t load, n_threads, cells;
     uint32_t chunk_tokens;
-    uint64_t n_sessions, n_tokens;
+    uint64_t n_sessions, n_tokens, snapshot_bytes;
 };
 
 struct outcome {
@@ -66,6 +66,8 @@ static afmoe_context_options context_options(const struct usage *usage)
     options.n_threads = usage->n_threads;
     options.cells = usage->cells;
     options.chunk_tokens = usage->chunk_tokens;
+    options.snapshot_bytes = usage->snapshot_bytes;
+    options.snapshot_tokens = 128;
     return options;
 }
 
@@ -239,6 +241,9 @@ static void test_large_model(void **state)
                                 .n_sessions = 3, .n_tokens = n_tokens / 2});
     check_usage(&(struct usage){.path = path, .load = AFMOE_LOAD_READ, .n_threads = 1, .cells = AFMOE_CELLS_F32,
                                 .chunk_tokens = 16});
+    for (uint64_t bytes = 1 << 20; bytes <= 16 << 20; bytes *= 4) /* snapshots: few, more, all that come */
+        check_usage(&(struct usage){.path = path, .n_threads = 2, .cells = AFMOE_CELLS_F32, .chunk_tokens = 200,
+                                    .n_sessions = 2, .n_tokens = n_tokens / 2, .snapshot_bytes = bytes});
 }
 
 static void test_parts(void **state)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { VOCAB = 96, N_TOKENS = 200, CHUNK = 50 };
 
@@ -99,7 +100,7 @@ static void fail_each(void (*scenario)(void))
 static void compute(afmoe_model *model)
 {
     afmoe_context *context = NULL;
-    afmoe_session *session = NULL;
+    afmoe_session *session = NULL, *fork = NULL;
     afmoe_sampler *sampler = NULL;
     afmoe_sampler_options sampler_options;
     afmoe_generate_options options;
@@ -116,12 +117,19 @@ static void compute(afmoe_model *model)
     options.n_top_logprobs = 2;
     context_options.n_threads = 3;
     context_options.chunk_tokens = CHUNK;
+    context_options.rewind_tokens = 0;
+    context_options.snapshot_tokens = 64;
+    context_options.snapshot_bytes = context_options.prefix_bytes = 1 << 20;
     if (GOES_WELL(afmoe_context_create(&context, model, &context_options, &error)) &&
         GOES_WELL(afmoe_session_create(&session, context, &error)) &&
         GOES_WELL(afmoe_sampler_create(&sampler, model, &sampler_options, &error)) &&
         GOES_WELL(afmoe_session_append(session, tokens, 20, NULL, NULL, &error)) &&
-        GOES_WELL(afmoe_generate(session, NULL, &options, NULL, &error)))
-        GOES_WELL(afmoe_generate(session, sampler, &options, NULL, &error));
+        GOES_WELL(afmoe_generate(session, NULL, &options, NULL, &error)) &&
+        GOES_WELL(afmoe_generate(session, sampler, &options, NULL, &error)) &&
+        GOES_WELL(afmoe_session_fork(&fork, session, &error)) &&
+        GOES_WELL(afmoe_session_append(fork, tokens, 50, NULL, NULL, &error))) /* copies a page */
+        GOES_WELL(afmoe_session_append(session, tokens, 1, NULL, NULL, &error));
+    afmoe_session_free(fork);
     afmoe_session_free(session);
     afmoe_context_free(context);
     afmoe_sampler_free(sampler);
@@ -324,6 +332,49 @@ static void borrowed_memory(void **state)
     free(model_bytes);
 }
 
+/* A state saved and loaded, from memory and a file: what fails leaves the session as it was. */
+static void state_scenario(void)
+{
+    static unsigned char bytes[1 << 20];
+    afmoe_context *context = NULL;
+    afmoe_session *session = NULL, *loaded = NULL;
+    uint64_t n;
+    char path[PATH_BYTES];
+    const char *root = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%s/afmoe-no-memory-%ld", root ? root : "/tmp", (long)getpid());
+    if (GOES_WELL(afmoe_context_create(&context, text_model, NULL, &error)) &&
+        GOES_WELL(afmoe_session_create(&session, context, &error)) &&
+        GOES_WELL(afmoe_session_append(session, tokens, 70, NULL, NULL, &error)) &&
+        GOES_WELL(afmoe_session_create(&loaded, context, &error)) &&
+        GOES_WELL(afmoe_session_append(loaded, tokens, 3, NULL, NULL, &error)) &&
+        GOES_WELL(afmoe_session_save_memory(session, bytes, sizeof bytes, &n, &error)) &&
+        GOES_WELL(afmoe_session_save(session, path, &error))) {
+        if (!GOES_WELL(afmoe_session_load_memory(loaded, bytes, n, &error)) ||
+            !GOES_WELL(afmoe_session_rewind(loaded, 3, NULL, NULL, &error)) ||
+            !GOES_WELL(afmoe_session_load(loaded, path, &error)))
+            assert_true(n_tokens_of(loaded) == 3 || n_tokens_of(loaded) == 70);
+        else
+            assert_int_equal(n_tokens_of(loaded), 70);
+    }
+    unlink(path);
+    afmoe_session_free(session);
+    afmoe_session_free(loaded);
+    afmoe_context_free(context);
+}
+
+static void saved_state(void **state)
+{
+    char path[PATH_BYTES];
+    (void)state;
+    if (!strstr(afmoe_build_features(), "state")) {
+        printf("skipped: saved_state (built without it)\n");
+        return;
+    }
+    text_model = open_model(text_model_path(path));
+    fail_each(state_scenario);
+    afmoe_model_free(text_model);
+}
+
 static char inspected[PATH_BYTES];
 
 static void inspect_scenario(void)
@@ -419,6 +470,6 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(append_keeps_whole_chunks), cmocka_unit_test(hub_model),
                                        cmocka_unit_test(text_calls), cmocka_unit_test(open_text_model),
                                        cmocka_unit_test(borrowed_memory), cmocka_unit_test(inspect),
-                                       cmocka_unit_test(together)};
+                                       cmocka_unit_test(together), cmocka_unit_test(saved_state)};
     return cmocka_run_group_tests_name("no_memory", tests, prepare, NULL);
 }

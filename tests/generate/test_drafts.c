@@ -58,6 +58,7 @@ struct setting {
     uint64_t max_tokens, max_draft, refuse_at, context_tokens;
     const char *stop;
     uint32_t chunk;
+    bool shared; /* with a fork, and with snapshots */
 };
 
 static struct answer *make_answer(const struct setting *setting)
@@ -72,11 +73,16 @@ static struct answer *make_answer(const struct setting *setting)
     context_options.rewind_tokens = 0;
     if (setting->context_tokens) context_options.max_tokens = setting->context_tokens;
     if (setting->chunk) context_options.chunk_tokens = setting->chunk;
+    if (setting->shared) {
+        context_options.snapshot_tokens = 64;
+        context_options.snapshot_bytes = (uint64_t)1 << 24;
+    }
     afmoe_context *context = open_context(model, &context_options);
-    afmoe_session *session = open_session(context);
+    afmoe_session *session = open_session(context), *fork = NULL;
     CHECK_STATUS(AFMOE_OK, afmoe_tokenize(model, setting->prompt, strlen(setting->prompt), NULL, prompt, PROMPT, &n,
                                           &error));
     CHECK_STATUS(AFMOE_OK, afmoe_session_append(session, prompt, n, NULL, NULL, &error));
+    if (setting->shared) CHECK_STATUS(AFMOE_OK, afmoe_session_fork(&fork, session, &error));
     afmoe_sampler_options_init(&sampler_options, sizeof sampler_options);
     sampler_options.temperature = setting->temperature;
     sampler_options.seed = 7;
@@ -99,7 +105,9 @@ static struct answer *make_answer(const struct setting *setting)
     if (answer->n_timeline < context_options.max_tokens)
         CHECK_STATUS(AFMOE_OK, afmoe_session_append(session, &next, 1, NULL, NULL, &error));
     CHECK_STATUS(AFMOE_OK, afmoe_session_logits(session, answer->logits + vocab_size, vocab_size, NULL, &error));
+    if (fork) assert_int_equal(n_tokens_of(fork), n);
     afmoe_sampler_free(sampler);
+    afmoe_session_free(fork);
     afmoe_session_free(session);
     assert_int_equal(page_bytes_of(context), 0); /* no page of a draft is left behind */
     afmoe_context_free(context);
@@ -186,6 +194,15 @@ static void test_small_chunks(void **state)
     assert_true(check_lengths((struct setting){.prompt = REPEATED, .max_tokens = 280, .chunk = 4}) > 0);
 }
 
+/* The page in which the fork ends is copied before drafts are written into it. */
+static void test_shared_pages(void **state)
+{
+    (void)state;
+    assert_true(check_lengths((struct setting){.prompt = REPEATED, .max_tokens = 280, .shared = true}) > 200);
+    check_lengths(
+        (struct setting){.prompt = REPEATED, .max_tokens = UINT64_MAX, .context_tokens = 257, .shared = true});
+}
+
 static void test_bad_option(void **state)
 {
     afmoe_context *context = open_context(model, NULL);
@@ -246,8 +263,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_greedy),     cmocka_unit_test(test_drawn),  cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_small_chunks), cmocka_unit_test(test_bad_option), cmocka_unit_test(test_lookup),
-        cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_small_chunks), cmocka_unit_test(test_shared_pages), cmocka_unit_test(test_bad_option),
+        cmocka_unit_test(test_lookup),     cmocka_unit_test(test_budget),
     };
     return cmocka_run_group_tests_name("drafts", tests, set_up, tear_down);
 }

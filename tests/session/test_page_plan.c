@@ -28,12 +28,12 @@ static void test_most_pages(void **state)
         const struct page_plan plan = {.n_full = i / 896, .n_sliding = 3 * (i / 896 != 2), .window = windows[i / 7 % 4],
                                        .rewind_tokens = rewinds[i / 28 % 4], .chunk_tokens = chunks[i % 7]};
         uint64_t end = ends[i / 112 % 8];
-        assert_int_equal(afmoe__plan_most_pages(&plan, 0, 0, end), simulate(&plan, 0, 0, end));
+        assert_int_equal(afmoe__plan_most_pages(&plan, 0, 0, 0, end), simulate(&plan, 0, 0, end));
         for (uint64_t begin = 1; begin < end; begin += 1 + end / 9) { /* from where it has grown to, or come back to */
             uint64_t first = afmoe__plan_first_kept(&plan, begin);
-            assert_int_equal(afmoe__plan_most_pages(&plan, first, begin, end), simulate(&plan, first, begin, end));
+            assert_int_equal(afmoe__plan_most_pages(&plan, first, 0, begin, end), simulate(&plan, first, begin, end));
             first = afmoe__plan_window_page(&plan, begin);
-            assert_int_equal(afmoe__plan_most_pages(&plan, first, begin, end), simulate(&plan, first, begin, end));
+            assert_int_equal(afmoe__plan_most_pages(&plan, first, 0, begin, end), simulate(&plan, first, begin, end));
         }
     }
 }
@@ -56,7 +56,7 @@ static void test_any_cut(void **state)
                 uint64_t held = afmoe__plan_pages_held(&plan, at > begin && from > first ? from : first, to);
                 if (held > most) most = held;
             }
-            assert_int_equal(afmoe__plan_most_pages_any_cut(&plan, first, begin, end), most);
+            assert_int_equal(afmoe__plan_most_pages_any_cut(&plan, first, 0, begin, end), most);
             for (uint64_t n = begin; n < end;) {
                 random = random * 6364136223846793005u + 1442695040888963407u;
                 n += 1 + (random >> 33) % plan.chunk_tokens;
@@ -65,6 +65,49 @@ static void test_any_cut(void **state)
                 if (afmoe__plan_first_kept(&plan, n) > kept) kept = afmoe__plan_first_kept(&plan, n);
             }
         }
+    }
+}
+
+/* The pages of one sliding layer, one by one: kept while a window or a snapshot has them, as page_plan.h says. */
+static void test_snapshots(void **state)
+{
+    enum { MAX_PAGES = 40 };
+    static const uint64_t chunks[] = {1, 50, 64, 200, 700}, windows[] = {2, 64, 65, 200}, intervals[] = {64, 100, 320},
+                          numbers[] = {1, 2, 5, 100};
+    (void)state;
+    for (uint64_t i = 0; i < 5 * 4 * 3 * 4; i++) {
+        struct page_plan plan = {.n_full = 1, .n_sliding = 3, .window = windows[i / 5 % 4],
+                                 .rewind_tokens = i % 2 ? 0 : 90, .chunk_tokens = chunks[i % 5]};
+        afmoe__plan_snapshots(&plan, intervals[i / 20 % 3], numbers[i / 60] * afmoe__plan_snapshot_pages(&plan) + 1);
+        assert_int_equal(plan.max_snapshots, numbers[i / 60]);
+        bool held[MAX_PAGES] = {false};
+        uint64_t most = 0, end = 64 * MAX_PAGES - 7, n_doubled = 0, interval = afmoe__plan_interval(&plan, 0);
+        for (uint64_t n = 0; n < end;) {
+            uint64_t n_held = 0, begin = n;
+            n = end - n < plan.chunk_tokens ? end : n + plan.chunk_tokens;
+            for (uint64_t page = 0; page < MAX_PAGES; page++) {
+                if (page * 64 < n && page * 64 + 64 > begin) held[page] = true;
+                n_held += held[page];
+            }
+            if (plan.n_full * page_count(n) + 3 * n_held > most) most = plan.n_full * page_count(n) + 3 * n_held;
+            n_doubled += interval != afmoe__plan_interval(&plan, n);
+            interval = afmoe__plan_interval(&plan, n);
+            assert_true(n / interval <= plan.max_snapshots && interval % 64 == 0);
+            uint64_t first = afmoe__plan_first_kept(&plan, n), n_behind = 0;
+            for (uint64_t page = 0; page < first; page++) {
+                bool in_snapshot = false;
+                for (uint64_t at = interval; at <= n; at += interval)
+                    in_snapshot |= page >= afmoe__plan_window_page(&plan, at) && page < at / 64;
+                assert_int_equal(afmoe__plan_in_snapshot(&plan, page, n), in_snapshot);
+                assert_true(held[page] || !in_snapshot); /* what a snapshot needs was never given back before */
+                held[page] = in_snapshot;
+                n_behind += in_snapshot;
+            }
+            assert_int_equal(afmoe__plan_pages_behind(&plan, first, n), n_behind);
+            assert_true(n_behind <= plan.max_snapshots * afmoe__plan_snapshot_pages(&plan) / 3);
+        }
+        assert_int_equal(afmoe__plan_most_pages(&plan, 0, 0, 0, end), most);
+        assert_true(n_doubled > 0 || numbers[i / 60] == 100);
     }
 }
 
@@ -77,14 +120,14 @@ static void test_numbers(void **state)
     assert_int_equal(afmoe__plan_first_kept(&plan, 130), 1);
     assert_int_equal(afmoe__plan_pages_held(&plan, 1, 130), 3 + 3 * 2);
     /* The chunk 64..127 begins while page 0 is seen: 2 pages of 4 layers; the next adds one to all, page 0 gone. */
-    assert_int_equal(afmoe__plan_most_pages(&plan, 0, 0, 128), 8);
-    assert_int_equal(afmoe__plan_most_pages(&plan, 0, 0, 192), 3 + 3 * 2);
-    assert_int_equal(afmoe__plan_most_pages(&plan, 0, 0, (uint64_t)1 << 32), ((uint64_t)1 << 26) + 3 * 2);
+    assert_int_equal(afmoe__plan_most_pages(&plan, 0, 0, 0, 128), 8);
+    assert_int_equal(afmoe__plan_most_pages(&plan, 0, 0, 0, 192), 3 + 3 * 2);
+    assert_int_equal(afmoe__plan_most_pages(&plan, 0, 0, 0, (uint64_t)1 << 32), ((uint64_t)1 << 26) + 3 * 2);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_most_pages), cmocka_unit_test(test_any_cut),
-                                       cmocka_unit_test(test_numbers)};
+                                       cmocka_unit_test(test_snapshots), cmocka_unit_test(test_numbers)};
     return cmocka_run_group_tests_name("page_plan", tests, NULL, NULL);
 }

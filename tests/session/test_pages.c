@@ -22,6 +22,24 @@ static struct page_store *store_of(uint64_t max_bytes)
     return store;
 }
 
+static uint8_t *take(struct page_store *store)
+{
+    uint64_t promised = 0;
+    assert_int_equal(afmoe__pages_promise(store, &promised, 1, NULL), AFMOE_OK);
+    uint8_t *page = afmoe__pages_take(store, &promised);
+    assert_non_null(page);
+    assert_int_equal(promised, 0);
+    return page;
+}
+
+static void release(struct page_store *store, uint8_t *page)
+{
+    uint64_t promised = 0;
+    afmoe__pages_release(store, &page, 1, &promised);
+    assert_null(page);
+    assert_int_equal(afmoe__pages_promise(store, &promised, 0, NULL), AFMOE_OK);
+}
+
 static void promises_share_the_cap(void **state)
 {
     struct page_store *store = store_of(10 * PAGE_BYTES + PAGE_BYTES - 1); /* room for ten */
@@ -33,7 +51,7 @@ static void promises_share_the_cap(void **state)
     assert_int_equal(a, 0);
     assert_int_equal(afmoe__pages_promise(store, &a, 6, &error), AFMOE_OK);
     assert_int_equal(afmoe__pages_promise(store, &b, 5, &error), AFMOE_CONTEXT_FULL);
-    assert_non_null(strstr(error.message, "5 pages of 192 bytes"));
+    assert_non_null(strstr(error.message, "5 more pages of 192 bytes"));
     assert_non_null(strstr(error.message, "6 of at most 10"));
     assert_int_equal(b, 0);
     assert_int_equal(afmoe__pages_promise(store, &b, 4, &error), AFMOE_OK);
@@ -65,41 +83,73 @@ static void caps_at_both_ends(void **state)
     afmoe__pages_free(store);
 }
 
+/* What is held and what is promised never exceed the cap together; a page freed goes back to the promise. */
+static void pages_held_count(void **state)
+{
+    struct page_store *store = store_of(4 * PAGE_BYTES);
+    uint64_t a = 0, b = 0;
+    uint8_t *pages[3];
+    afmoe_error error;
+    (void)state;
+    afmoe_error_init(&error, sizeof error);
+    assert_int_equal(afmoe__pages_promise(store, &a, 3, NULL), AFMOE_OK);
+    for (int i = 0; i < 3; i++) pages[i] = afmoe__pages_take(store, &a);
+    assert_int_equal(a, 0);
+    assert_int_equal(afmoe__pages_promise(store, &b, 2, &error), AFMOE_CONTEXT_FULL);
+    assert_non_null(strstr(error.message, "3 of at most 4"));
+    afmoe__pages_release(store, pages, 1, &a);
+    assert_int_equal(a, 1);
+    assert_int_equal(afmoe__pages_promise(store, &b, 2, NULL), AFMOE_CONTEXT_FULL); /* a may still take it */
+    assert_int_equal(afmoe__pages_promise(store, &a, 0, NULL), AFMOE_OK);
+    assert_int_equal(afmoe__pages_promise(store, &b, 2, NULL), AFMOE_OK);
+    assert_int_equal(afmoe__pages_promise(store, &b, 0, NULL), AFMOE_OK);
+    afmoe__pages_release(store, pages, 3, &a); /* the first one is NULL by now */
+    assert_int_equal(a, 2);
+    assert_int_equal(afmoe__pages_promise(store, &a, 0, NULL), AFMOE_OK);
+    afmoe__pages_free(store);
+}
+
 static void pages_are_aligned_and_recycled(void **state)
 {
     struct page_store *store = store_of(UINT64_MAX);
-    uint8_t *a = afmoe__pages_take(store), *b = afmoe__pages_take(store);
+    uint8_t *a = take(store), *b = take(store);
     (void)state;
     assert_int_equal(afmoe__pages_page_bytes(store), PAGE_BYTES);
     assert_true(a != b && (uintptr_t)a % CACHE_LINE_BYTES == 0 && (uintptr_t)b % CACHE_LINE_BYTES == 0);
     memset(a, 1, PAGE_BYTES); /* under ASan: all of it is ours */
     memset(b, 2, PAGE_BYTES);
     assert_int_equal(afmoe__pages_bytes(store), 2 * PAGE_BYTES);
-    afmoe__pages_release(store, a);
+    release(store, a);
     assert_int_equal(afmoe__pages_bytes(store), 2 * PAGE_BYTES); /* kept for the next taker */
-    assert_ptr_equal(afmoe__pages_take(store), a);
+    assert_ptr_equal(take(store), a);
     assert_int_equal(afmoe__pages_bytes(store), 2 * PAGE_BYTES);
-    afmoe__pages_release(store, a);
-    afmoe__pages_release(store, b);
+    release(store, a);
+    release(store, b);
     assert_int_equal(afmoe__pages_bytes(store), 0); /* nobody holds any */
-    afmoe__pages_release(store, NULL);
+    release(store, NULL);
     afmoe__pages_free(store);
 }
 
 static void references_keep_a_page(void **state)
 {
-    struct page_store *store = store_of(UINT64_MAX);
-    uint8_t *page = afmoe__pages_take(store);
+    struct page_store *store = store_of(2 * PAGE_BYTES);
+    uint8_t *page = take(store), *const list[3] = {page, NULL, page};
+    uint64_t promised = 0;
     (void)state;
     page[0] = 77;
-    afmoe__pages_retain(store, page);
-    afmoe__pages_release(store, page);
+    assert_int_equal(afmoe__pages_n_shared(store, list, 2), 0);
+    afmoe__pages_retain(store, list, 2);
+    assert_int_equal(afmoe__pages_n_shared(store, list, 3), 2);
+    uint8_t *first = page;
+    afmoe__pages_release(store, &first, 1, &promised);
+    assert_int_equal(promised, 0); /* it was not freed */
+    assert_int_equal(afmoe__pages_n_shared(store, list, 3), 0);
     assert_int_equal(afmoe__pages_bytes(store), PAGE_BYTES);
-    uint8_t *other = afmoe__pages_take(store);
+    uint8_t *other = take(store); /* a page counts once, however many hold it */
     assert_ptr_not_equal(other, page);
     assert_int_equal(page[0], 77);
-    afmoe__pages_release(store, page);
-    afmoe__pages_release(store, other);
+    release(store, page);
+    release(store, other);
     assert_int_equal(afmoe__pages_bytes(store), 0);
     afmoe__pages_free(store);
 }
@@ -112,10 +162,10 @@ static void *take_and_release(void *user)
         uint8_t *pages[4];
         if (afmoe__pages_promise(store, &promised, 4, NULL) != AFMOE_OK) continue;
         for (int i = 0; i < 4; i++) {
-            pages[i] = afmoe__pages_take(store);
+            pages[i] = afmoe__pages_take(store, &promised);
             memset(pages[i], i, PAGE_BYTES);
         }
-        for (int i = 0; i < 4; i++) afmoe__pages_release(store, pages[i]);
+        afmoe__pages_release(store, pages, 4, &promised);
         afmoe__pages_promise(store, &promised, 0, NULL);
     }
     return NULL;
@@ -140,6 +190,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(promises_share_the_cap), cmocka_unit_test(caps_at_both_ends),
+        cmocka_unit_test(pages_held_count),
         cmocka_unit_test(pages_are_aligned_and_recycled), cmocka_unit_test(references_keep_a_page),
         cmocka_unit_test(threads_share_a_store)};
     return cmocka_run_group_tests_name("pages", tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* Sessions: however a timeline came about, its bits are those of a fresh one; what was reused and computed is told; a
  * call that fails leaves the timeline as it says. */
-#include "harness.h"
+#include "timelines.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -8,123 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_TOKENS = 300, VOCAB = 96, HIDDEN = 32, PAGE = 64, MAX_POSITIONS = 512 }; /* of the tiny models */
-
-static afmoe_error error;
-static afmoe_model *tiny;
-static afmoe_token tokens[MAX_POSITIONS];
-
-/* Everything a timeline gives out, position by position. */
-struct bits {
-    float logits[N_TOKENS][VOCAB], hidden[N_TOKENS][HIDDEN], logprobs[N_TOKENS];
-};
-
-static int open_tiny(void **state)
-{
-    char path[PATH_BYTES];
-    (void)state;
-    error = fresh_error();
-    if (!small_model_path(path, "tiny-bias")) return -1;
-    tiny = open_model(path);
-    afmoe_model_info info = info_of(tiny);
-    assert_int_equal(info.vocab_size, VOCAB);
-    assert_int_equal(info.hidden_size, HIDDEN);
-    make_tokens(tokens, MAX_POSITIONS, VOCAB, 1);
-    return 0;
-}
-
-static int close_tiny(void **state)
-{
-    (void)state;
-    afmoe_model_free(tiny);
-    return 0;
-}
-
-static afmoe_session *session_with(afmoe_model *model, const afmoe_context_options *options)
-{
-    afmoe_context *context = open_context(model, options);
-    afmoe_session *session = open_session(context);
-    afmoe_context_free(context); /* the session keeps it */
-    return session;
-}
-
-/* Append tokens[begin, end) and record all of them; with the logits before them also the first log-probability. */
-static void record(struct bits *bits, afmoe_session *session, uint64_t begin, uint64_t end)
-{
-    uint64_t positions[N_TOKENS];
-    afmoe_append_options options;
-    afmoe_append_options_init(&options, sizeof options);
-    for (uint64_t p = begin; p < end; p++) positions[p - begin] = p;
-    options.positions = positions;
-    options.n_positions = end - begin;
-    options.out_logits = bits->logits[begin];
-    options.logits_capacity = (end - begin) * VOCAB;
-    options.out_hidden = bits->hidden[begin];
-    options.hidden_capacity = (end - begin) * HIDDEN;
-    options.logprob_begin = begin ? begin : 1;
-    options.logprob_end = end;
-    options.out_logprobs = &bits->logprobs[options.logprob_begin];
-    CHECK_STATUS(AFMOE_OK, afmoe_session_append(session, tokens + begin, end - begin, &options, NULL, &error));
-}
-
-static struct bits *whole(afmoe_model *model, const afmoe_context_options *options)
-{
-    struct bits *bits = calloc(1, sizeof *bits);
-    afmoe_session *session = session_with(model, options);
-    record(bits, session, 0, N_TOKENS);
-    afmoe_session_free(session);
-    return bits;
-}
-
-static void append(afmoe_session *session, uint64_t begin, uint64_t end)
-{
-    CHECK_STATUS(AFMOE_OK, afmoe_session_append(session, tokens + begin, end - begin, NULL, NULL, &error));
-}
-
-/* The logits and hidden state the session has now are those of position n - 1 of the whole. */
-static void assert_last(const struct bits *bits, afmoe_session *session, uint64_t n)
-{
-    float logits[VOCAB], hidden[HIDDEN];
-    uint64_t count;
-    assert_int_equal(n_tokens_of(session), n);
-    CHECK_STATUS(AFMOE_OK, afmoe_session_logits(session, logits, VOCAB, &count, &error));
-    assert_int_equal(count, VOCAB);
-    CHECK_STATUS(AFMOE_OK, afmoe_session_hidden(session, hidden, HIDDEN, &count, &error));
-    assert_memory_equal(logits, bits->logits[n - 1], sizeof logits);
-    assert_memory_equal(hidden, bits->hidden[n - 1], sizeof hidden);
-}
-
-static void assert_no_logits(afmoe_session *session)
-{
-    float logits[VOCAB];
-    assert_int_equal(afmoe_session_logits(session, logits, VOCAB, NULL, NULL), AFMOE_STATE);
-    assert_int_equal(afmoe_session_hidden(session, logits, VOCAB, NULL, NULL), AFMOE_STATE);
-}
-
-static void assert_tokens(afmoe_session *session, const afmoe_token *expected, uint64_t n)
-{
-    afmoe_token got[MAX_POSITIONS];
-    uint64_t count;
-    CHECK_STATUS(AFMOE_OK, afmoe_session_tokens(session, got, MAX_POSITIONS, &count, &error));
-    assert_int_equal(count, n);
-    if (n) assert_memory_equal(got, expected, n * sizeof *got);
-}
-
-static void assert_result(const afmoe_append_result *result, uint64_t n_tokens, uint64_t n_reused, uint64_t n_computed)
-{
-    assert_int_equal(result->n_tokens, n_tokens);
-    assert_int_equal(result->n_reused, n_reused);
-    assert_int_equal(result->n_computed, n_computed);
-}
-
 /* ---- Appending ---- */
-
-static void assert_same_bits(const struct bits *a, const struct bits *b)
-{
-    assert_memory_equal(a->logits, b->logits, sizeof a->logits);
-    assert_memory_equal(a->hidden, b->hidden, sizeof a->hidden);
-    assert_memory_equal(a->logprobs, b->logprobs, sizeof a->logprobs);
-}
 
 static void pieces_give_the_same_bits(void **state)
 {
@@ -454,17 +338,11 @@ static void random_walks_keep_the_bits(void **state)
 
 /* ---- Layers of one kind, and the memory they hold ---- */
 
-static uint64_t bytes_of_page(const afmoe_model *model)
-{
-    afmoe_model_info info = info_of(model);
-    return 2ull * info.n_kv_heads * PAGE * info.head_dim * sizeof(uint16_t); /* bfloat16, the default */
-}
-
 /* Decoding far beyond the window holds `sliding` pages for each sliding layer and all for each full one. */
 static void check_memory(afmoe_model *model, uint64_t most_sliding_pages)
 {
     afmoe_model_info info = info_of(model);
-    afmoe_context_options options = two_threads();
+    afmoe_context_options options = exact_options();
     options.rewind_tokens = 0;
     options.chunk_tokens = PAGE;
     afmoe_context *context = open_context(model, &options);
@@ -568,18 +446,9 @@ static void max_tokens_is_the_edge(void **state)
     free(expected);
 }
 
-/* Sessions of a context that share a cap of `n_pages` pages. */
-static afmoe_context *capped_context(afmoe_model *model, uint64_t n_pages)
-{
-    afmoe_context_options options = two_threads();
-    options.rewind_tokens = 0;
-    options.max_page_bytes = n_pages * bytes_of_page(model) + 1;
-    return open_context(model, &options);
-}
-
 static void page_cap_is_shared(void **state)
 {
-    struct bits *expected = whole(tiny, NULL);
+    struct bits *expected = whole(tiny, exact());
     uint64_t layers = info_of(tiny).n_layers;
     afmoe_context *context = capped_context(tiny, 2 * layers);
     afmoe_session *a = open_session(context), *b = open_session(context);
@@ -610,7 +479,7 @@ static void page_cap_is_shared(void **state)
 /* Going back to where the pages are gone needs more than is held; with the rest taken it fails and changes nothing. */
 static void full_leaves_everything_when_going_back(void **state)
 {
-    struct bits *expected = whole(tiny, NULL);
+    struct bits *expected = whole(tiny, exact());
     uint64_t layers = info_of(tiny).n_layers;
     afmoe_token other[250];
     (void)state;

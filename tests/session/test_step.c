@@ -231,6 +231,136 @@ static void test_page_cap(void **state)
     afmoe_context_free(context);
 }
 
+/* ---- Shared pages ---- */
+
+/* Sessions of one walk, and of which of the texts each has a beginning. */
+struct walkers {
+    afmoe_context *context;
+    afmoe_session *sessions[N_SESSIONS];
+    uint32_t of[N_SESSIONS];
+    uint32_t random;
+};
+
+static uint32_t draw(struct walkers *walkers, uint32_t n)
+{
+    walkers->random = walkers->random * 1664525u + 1013904223u;
+    return (walkers->random >> 8) % n;
+}
+
+static void check_walker(const struct walkers *walkers, uint32_t i)
+{
+    afmoe_token have[N_TOKENS];
+    uint64_t n;
+    CHECK_STATUS(AFMOE_OK, afmoe_session_tokens(walkers->sessions[i], have, N_TOKENS, &n, &error));
+    assert_memory_equal(have, tokens[walkers->of[i]], n * sizeof *have);
+}
+
+static void step_some(struct walkers *walkers, uint32_t *n_full)
+{
+    afmoe_step_item items[N_SESSIONS];
+    uint32_t at[N_SESSIONS], n = 0;
+    for (uint32_t i = 0; i < N_SESSIONS; i++) {
+        uint64_t begin = n_tokens_of(walkers->sessions[i]), more = draw(walkers, 3) ? draw(walkers, 90) : 1;
+        if (draw(walkers, 3) == 0 || more == 0 || more > N_TOKENS - begin) continue;
+        at[n] = i;
+        items[n++] = item_of(walkers->sessions[i], tokens[walkers->of[i]] + begin, more);
+    }
+    if (n == 0) return;
+    afmoe_context_step(walkers->context, items, n, NULL, NULL);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_true(items[i].status == AFMOE_OK || items[i].status == AFMOE_CONTEXT_FULL);
+        if (items[i].status == AFMOE_OK) check_logits(walkers->sessions[at[i]], walkers->of[at[i]]);
+        *n_full += items[i].status == AFMOE_CONTEXT_FULL;
+        check_walker(walkers, at[i]);
+    }
+}
+
+static void change_one(struct walkers *walkers)
+{
+    uint32_t i = draw(walkers, N_SESSIONS), from = draw(walkers, N_SESSIONS), text = draw(walkers, 2);
+    uint64_t n = n_tokens_of(walkers->sessions[i]);
+    switch (draw(walkers, 4)) {
+    case 0:
+        if (i == from) return;
+        afmoe_session_free(walkers->sessions[i]);
+        CHECK_STATUS(AFMOE_OK, afmoe_session_fork(&walkers->sessions[i], walkers->sessions[from], &error));
+        walkers->of[i] = walkers->of[from];
+        break;
+    case 1: /* what it held may become a prefix, and that the beginning of the next */
+        afmoe_session_free(walkers->sessions[i]);
+        walkers->sessions[i] = open_session(walkers->context);
+        walkers->of[i] = text;
+        break;
+    case 2: afmoe_session_rewind(walkers->sessions[i], draw(walkers, (uint32_t)n + 1), NULL, NULL, NULL); break;
+    default:
+        if (afmoe_session_sync(walkers->sessions[i], tokens[text], 1 + draw(walkers, N_TOKENS), NULL, NULL, NULL) ==
+            AFMOE_OK) {
+            walkers->of[i] = text;
+            check_logits(walkers->sessions[i], text);
+        }
+    }
+    check_walker(walkers, i);
+}
+
+/* Forks, prefixes, snapshots and a cap, under steps that cut as it comes. */
+static void test_walks(void **state)
+{
+    afmoe_model_info info = info_of(model);
+    uint64_t page = 2ull * info.n_kv_heads * 64 * info.head_dim * sizeof(uint16_t); /* bfloat16, the default */
+    uint32_t n_full = 0;
+    (void)state;
+    for (uint32_t i = 0; i < 24; i++) {
+        struct walkers walkers = {.random = i};
+        afmoe_context_options options = two_threads();
+        options.chunk_tokens = (const uint32_t[]){1, 23, 64, 200}[i % 4];
+        options.rewind_tokens = i % 3 * 60;
+        options.snapshot_tokens = 64;
+        options.snapshot_bytes = i % 5 * info.n_layers * page;
+        options.prefix_bytes = i % 2 * 20 * page;
+        options.max_page_bytes = (i % 4 < 2 ? 1000 : 40 + i) * page;
+        walkers.context = open_context(model, &options);
+        for (uint32_t j = 0; j < N_SESSIONS; j++) walkers.sessions[j] = open_session(walkers.context);
+        for (uint32_t round = 0; round < 60; round++) {
+            step_some(&walkers, &n_full);
+            change_one(&walkers);
+            assert_true(page_bytes_of(walkers.context) <= options.max_page_bytes);
+        }
+        for (uint32_t j = 0; j < N_SESSIONS; j++) afmoe_session_free(walkers.sessions[j]);
+        if (options.prefix_bytes == 0) assert_int_equal(page_bytes_of(walkers.context), 0);
+        afmoe_context_free(walkers.context);
+    }
+    assert_true(n_full > 0);
+}
+
+/* A new session of a step begins with what finished ones have left. */
+static void test_prefix(void **state)
+{
+    afmoe_context_options options = two_threads();
+    afmoe_append_result results[2];
+    (void)state;
+    options.prefix_bytes = (uint64_t)1 << 24;
+    options.chunk_tokens = 32;
+    afmoe_context *context = open_context(model, &options);
+    afmoe_session *sessions[] = {open_session(context), open_session(context)};
+    CHECK_STATUS(AFMOE_OK, afmoe_session_append(sessions[0], tokens[0], 150, NULL, NULL, &error));
+    afmoe_session_free(sessions[0]);
+    sessions[0] = open_session(context);
+    afmoe_step_item items[] = {item_of(sessions[0], tokens[0], 200), item_of(sessions[1], tokens[0], 151)};
+    for (int i = 0; i < 2; i++) {
+        afmoe_append_result_init(&results[i], sizeof results[i]);
+        items[i].result = &results[i];
+    }
+    CHECK_STATUS(AFMOE_OK, afmoe_context_step(context, items, 2, NULL, &error));
+    for (int i = 0; i < 2; i++) {
+        check_logits(sessions[i], 0);
+        assert_int_equal(results[i].n_reused, 150);
+        assert_int_equal(results[i].n_computed, i ? 1 : 50);
+        assert_int_equal(stats_of(sessions[i]).n_reused, 150);
+        afmoe_session_free(sessions[i]);
+    }
+    afmoe_context_free(context);
+}
+
 /* ---- Stopping ---- */
 
 struct stopper {
@@ -410,6 +540,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits),        cmocka_unit_test(test_options_of_items),
         cmocka_unit_test(test_failures_are_ones_own), cmocka_unit_test(test_page_cap),
+        cmocka_unit_test(test_walks),            cmocka_unit_test(test_prefix),
         cmocka_unit_test(test_cancel_of_one),    cmocka_unit_test(test_cancel_of_all),
         cmocka_unit_test(test_told_when_done),   cmocka_unit_test(test_steps_side_by_side),
     };

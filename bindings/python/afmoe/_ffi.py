@@ -582,6 +582,21 @@ class afmoe_context_options(Struct):
     """the host's threads instead of ours: none are started, cpus is INVALID. Same bits.
     Default NULL"""
     parallel_data: Optional[int]
+    snapshot_tokens: int
+    """going back further than rewind_tokens starts from the last snapshot before: one every
+    so many tokens, rounded up to whole pages of 64. 64..2^32, default 1024"""
+    snapshot_bytes: int
+    """key/value memory for the snapshots of one session: as many as fit, on longer timelines
+    at larger distances. One takes a window of the sliding layers (Nano: 88 MB with
+    16-bit cells); where not one fits none is taken, and the log says so.
+    Default 0: none"""
+    prefix_bytes: int
+    """key/value memory that finished sessions may leave behind, so that a new one with the
+    same beginning starts from there: append and sync of a session without tokens tell it
+    by n_reused. It holds what rewind_tokens and snapshots hold, so a beginning that ends
+    between these is used up to the snapshot before. What was used longest ago goes
+    first, also where a session needs the room. Whoever shares a context can tell by time
+    and n_reused what others have read. Default 0: none"""
 
     _fields_ = [
         ('size', ctypes.c_uint32),
@@ -599,6 +614,9 @@ class afmoe_context_options(Struct):
         ('n_cpus', ctypes.c_uint64),
         ('parallel', afmoe_parallel_fn),
         ('parallel_data', ctypes.c_void_p),
+        ('snapshot_tokens', ctypes.c_uint64),
+        ('snapshot_bytes', ctypes.c_uint64),
+        ('prefix_bytes', ctypes.c_uint64),
     ]
 
 
@@ -647,6 +665,9 @@ class afmoe_memory(Struct):
     """keys and values, recycled pages included"""
     sessions: int
     """tokens, last logits and page tables"""
+    prefixes: int
+    """what finished sessions have left, pages that others share included and not in `pages`;
+    in an estimate the most they may leave (prefix_bytes)"""
 
     _fields_ = [
         ('size', ctypes.c_uint32),
@@ -656,6 +677,7 @@ class afmoe_memory(Struct):
         ('scratch', ctypes.c_uint64),
         ('pages', ctypes.c_uint64),
         ('sessions', ctypes.c_uint64),
+        ('prefixes', ctypes.c_uint64),
     ]
 
 
@@ -1371,6 +1393,11 @@ SIGNATURES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     'afmoe_session_free': (None, (
         ctypes.POINTER(afmoe_session),
     )),
+    'afmoe_session_fork': (ctypes.c_int32, (
+        ctypes.POINTER(ctypes.POINTER(afmoe_session)),
+        ctypes.POINTER(afmoe_session),
+        ctypes.POINTER(afmoe_error),
+    )),
     'afmoe_append_options_init': (None, (
         ctypes.POINTER(afmoe_append_options),
         ctypes.c_uint32,
@@ -1470,6 +1497,29 @@ SIGNATURES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     'afmoe_session_get_stats': (ctypes.c_int32, (
         ctypes.POINTER(afmoe_session),
         ctypes.POINTER(afmoe_session_stats),
+        ctypes.POINTER(afmoe_error),
+    )),
+    'afmoe_session_save': (ctypes.c_int32, (
+        ctypes.POINTER(afmoe_session),
+        ctypes.c_char_p,
+        ctypes.POINTER(afmoe_error),
+    )),
+    'afmoe_session_load': (ctypes.c_int32, (
+        ctypes.POINTER(afmoe_session),
+        ctypes.c_char_p,
+        ctypes.POINTER(afmoe_error),
+    )),
+    'afmoe_session_save_memory': (ctypes.c_int32, (
+        ctypes.POINTER(afmoe_session),
+        ctypes.c_void_p,
+        ctypes.c_uint64,
+        ctypes.POINTER(ctypes.c_uint64),
+        ctypes.POINTER(afmoe_error),
+    )),
+    'afmoe_session_load_memory': (ctypes.c_int32, (
+        ctypes.POINTER(afmoe_session),
+        ctypes.c_void_p,
+        ctypes.c_uint64,
         ctypes.POINTER(afmoe_error),
     )),
     'afmoe_sampler_options_init': (None, (
@@ -1598,7 +1648,8 @@ class Functions:
     afmoe_build_features: Callable[..., bytes]
     """afmoe_build_features()
 
-    What this build has, as words separated by spaces, e.g. "c avx2 formats:F32,F16,BF16,Q8_0". Static."""
+    What this build has, as words separated by spaces, e.g. "c avx2 state formats:F32,F16,BF16,Q8_0": "state"
+    where sessions can be saved. Static."""
 
     afmoe_status_name: Callable[..., bytes]
     """afmoe_status_name(status)
@@ -1834,6 +1885,17 @@ class Functions:
     afmoe_session_free: Callable[..., None]
     """afmoe_session_free(session)"""
 
+    afmoe_session_fork: Callable[..., int]
+    """afmoe_session_fork(out, session, error)
+
+    A second session in the same context, with the same timeline and logits: it can be sampled from at once, and
+    both go on on their own. Nothing is computed and no key/value page is copied: the two share the pages there
+    are, and the first to append behind the common end copies at most one page of each layer. Statistics begin at
+    zero.
+
+    A shared page counts once in max_page_bytes, afmoe_context_info.page_bytes and afmoe_memory.pages, and in
+    afmoe_session_stats.page_bytes of each session that has it."""
+
     afmoe_append_options_init: Callable[..., None]
     """afmoe_append_options_init(options, size)"""
 
@@ -1855,16 +1917,18 @@ class Functions:
     Make the timeline equal these n tokens, keeping the common prefix, and leave the logits of the last one.
 
     The same tokens again cost nothing. When the timeline must go back further than the pages held allow
-    (rewind_tokens), reading starts again at the beginning: n_reused is 0 then. Options as in append, but ranges
-    and positions may lie anywhere in the n tokens: kept tokens they need are computed again. Failures as in
-    append; CANCELLED and NO_MEMORY may leave less than was there before, result->n_tokens says how much."""
+    (rewind_tokens), reading starts again at the last snapshot before (snapshot_bytes), else at the beginning:
+    n_reused says where. Options as in append, but ranges and positions may lie anywhere in the n tokens: kept
+    tokens they need are computed again. Failures as in append; CANCELLED and NO_MEMORY may leave less than was
+    there before, result->n_tokens says how much."""
 
     afmoe_session_rewind: Callable[..., int]
     """afmoe_session_rewind(session, n_tokens, options, result, error)
 
     Drop all tokens from position n_tokens on (INVALID when there are fewer). Free while the pages needed are
-    held; else the kept tokens are computed again from the start, and the result says so; CANCELLED or NO_MEMORY
-    may leave less of them then. Logits are gone until the next append, unless nothing was dropped."""
+    held; else the kept tokens are computed again from the last snapshot before, or the start, and the result
+    says so; CANCELLED or NO_MEMORY may leave less of them then. Logits are gone until the next append, unless
+    nothing was dropped."""
 
     afmoe_session_tokens: Callable[..., int]
     """afmoe_session_tokens(session, out, capacity, out_n, error)
@@ -1879,7 +1943,7 @@ class Functions:
     afmoe_session_logits_view: Callable[..., int]
     """afmoe_session_logits_view(session, out, out_n, error)
 
-    The same, borrowed until the session's next append, sync, rewind, generate or free."""
+    The same, borrowed until the session's next append, sync, rewind, generate, load or free."""
 
     afmoe_session_logprobs: Callable[..., int]
     """afmoe_session_logprobs(session, out, capacity, out_n, error)
@@ -1931,6 +1995,40 @@ class Functions:
     """afmoe_session_get_stats(session, stats, error)
 
     Counted since the session was created."""
+
+    afmoe_session_save: Callable[..., int]
+    """afmoe_session_save(session, path, error)
+
+    Save the session to a file: its tokens, their keys and values as far as they are still held, and the logits
+    of the last position. Loaded again, also by another process, it goes on to the same bits and, synced to the
+    same tokens, computes nothing. The file replaces an old one as a whole: whatever happens, also to the process
+    or the machine, the old file or the new one is there. Only its owner may read it: a conversation lies in it,
+    in the clear. A process that dies on the way leaves a file ".afmoe-*.tmp" beside it.
+
+    NOT_FOUND: no such folder. INVALID: `path` is there and not a regular file (links are not followed). IO: with
+    errno, e.g. a full disk. UNSUPPORTED: this build has no "state" (afmoe_build_features)."""
+
+    afmoe_session_load: Callable[..., int]
+    """afmoe_session_load(session, path, error)
+
+    Make the session what was saved; what it was before goes. The state must be of the same model (told by its
+    shape, the names and shapes of its tensors and samples of their bytes), precision and cells. Levels and
+    compilers may differ by rounding in what is computed from now on. Everything is read and checked first: on
+    failure nothing has changed.
+
+    Files may come from anywhere: FORMAT, TRUNCATED, UNSUPPORTED (a later version), CORRUPT (a checksum) and
+    STATE (of another model or other options; the message names both) as they say. NOT_FOUND, IO. CONTEXT_FULL:
+    longer than max_tokens, or max_page_bytes has no room for old and new together; rewind to 0 first. NO_MEMORY."""
+
+    afmoe_session_save_memory: Callable[..., int]
+    """afmoe_session_save_memory(session, out, capacity, out_n, error)
+
+    The same into memory. A NULL buffer with capacity 0 asks for the bytes needed: those of the file."""
+
+    afmoe_session_load_memory: Callable[..., int]
+    """afmoe_session_load_memory(session, data, n_bytes, error)
+
+    The same from memory, any alignment, all n_bytes of it."""
 
     afmoe_sampler_options_init: Callable[..., None]
     """afmoe_sampler_options_init(options, size)

@@ -29,6 +29,8 @@ class Context(Handle):
                  precision: Union[Precision, str, None] = None, cells: Union[Cells, str, None] = None,
                  chunk_tokens: Optional[int] = None, max_tokens: Optional[int] = None,
                  rewind_tokens: Optional[int] = None, max_page_bytes: Optional[int] = None,
+                 snapshot_tokens: Optional[int] = None, snapshot_bytes: Optional[int] = None,
+                 prefix_bytes: Optional[int] = None,
                  log: Optional[Logger] = None, cpus: Optional[Iterable[int]] = None,
                  parallel: Optional[Parallel] = None) -> None:
         self.model = model
@@ -42,6 +44,7 @@ class Context(Handle):
         options = make(
             _ffi.afmoe_context_options, n_threads=n_threads, chunk_tokens=chunk_tokens, max_tokens=max_tokens,
             rewind_tokens=rewind_tokens, max_page_bytes=max_page_bytes, log=self._log, parallel=self._parallel,
+            snapshot_tokens=snapshot_tokens, snapshot_bytes=snapshot_bytes, prefix_bytes=prefix_bytes,
             cpus=numbers, n_cpus=None if numbers is None else len(numbers),
             cpu_level=None if cpu_level is None else choice(Cpu, cpu_level, 'cpu_level'),
             precision=None if precision is None else choice(Precision, precision, 'precision'),

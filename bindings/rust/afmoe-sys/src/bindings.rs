@@ -14,7 +14,8 @@ extern "C" {
     pub fn afmoe_version_string() -> *const ::std::os::raw::c_char;
 }
 extern "C" {
-    #[doc = " What this build has, as words separated by spaces, e.g. \"c avx2 formats:F32,F16,BF16,Q8_0\". Static."]
+    #[doc = " What this build has, as words separated by spaces, e.g. \"c avx2 state formats:F32,F16,BF16,Q8_0\": \"state\" where"]
+    #[doc = "  sessions can be saved. Static."]
     pub fn afmoe_build_features() -> *const ::std::os::raw::c_char;
 }
 pub type afmoe_status = i32;
@@ -1532,12 +1533,15 @@ pub struct afmoe_context_options {
     pub n_cpus: u64,
     pub parallel: afmoe_parallel_fn,
     pub parallel_data: *mut ::std::os::raw::c_void,
+    pub snapshot_tokens: u64,
+    pub snapshot_bytes: u64,
+    pub prefix_bytes: u64,
 }
 #[test]
 fn bindgen_test_layout_afmoe_context_options() {
     assert_eq!(
         ::std::mem::size_of::<afmoe_context_options>(),
-        96usize,
+        120usize,
         concat!("Size of: ", stringify!(afmoe_context_options))
     );
     assert_eq!(
@@ -1725,6 +1729,42 @@ fn bindgen_test_layout_afmoe_context_options() {
         );
     }
     test_field_parallel_data();
+    fn test_field_snapshot_tokens() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_context_options>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).snapshot_tokens) as usize - ptr as usize
+            },
+            96usize,
+            concat!("Offset of field: ", stringify!(afmoe_context_options), "::", stringify!(snapshot_tokens))
+        );
+    }
+    test_field_snapshot_tokens();
+    fn test_field_snapshot_bytes() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_context_options>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).snapshot_bytes) as usize - ptr as usize
+            },
+            104usize,
+            concat!("Offset of field: ", stringify!(afmoe_context_options), "::", stringify!(snapshot_bytes))
+        );
+    }
+    test_field_snapshot_bytes();
+    fn test_field_prefix_bytes() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_context_options>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).prefix_bytes) as usize - ptr as usize
+            },
+            112usize,
+            concat!("Offset of field: ", stringify!(afmoe_context_options), "::", stringify!(prefix_bytes))
+        );
+    }
+    test_field_prefix_bytes();
 }
 extern "C" {
     pub fn afmoe_context_options_init(options: *mut afmoe_context_options, size: u32);
@@ -1903,10 +1943,11 @@ pub struct afmoe_memory {
     pub scratch: u64,
     pub pages: u64,
     pub sessions: u64,
+    pub prefixes: u64,
 }
 #[test]
 fn bindgen_test_layout_afmoe_memory() {
-    assert_eq!(::std::mem::size_of::<afmoe_memory>(), 48usize, concat!("Size of: ", stringify!(afmoe_memory)));
+    assert_eq!(::std::mem::size_of::<afmoe_memory>(), 56usize, concat!("Size of: ", stringify!(afmoe_memory)));
     assert_eq!(::std::mem::align_of::<afmoe_memory>(), 8usize, concat!("Alignment of ", stringify!(afmoe_memory)));
     fn test_field_size() {
         assert_eq!(
@@ -1992,6 +2033,18 @@ fn bindgen_test_layout_afmoe_memory() {
         );
     }
     test_field_sessions();
+    fn test_field_prefixes() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_memory>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).prefixes) as usize - ptr as usize
+            },
+            48usize,
+            concat!("Offset of field: ", stringify!(afmoe_memory), "::", stringify!(prefixes))
+        );
+    }
+    test_field_prefixes();
 }
 extern "C" {
     pub fn afmoe_memory_init(memory: *mut afmoe_memory, size: u32);
@@ -2035,6 +2088,19 @@ extern "C" {
 }
 extern "C" {
     pub fn afmoe_session_free(session: *mut afmoe_session);
+}
+extern "C" {
+    #[doc = " A second session in the same context, with the same timeline and logits: it can be sampled from at once, and both"]
+    #[doc = "  go on on their own. Nothing is computed and no key/value page is copied: the two share the pages there are, and the"]
+    #[doc = "  first to append behind the common end copies at most one page of each layer. Statistics begin at zero."]
+    #[doc = ""]
+    #[doc = "  A shared page counts once in max_page_bytes, afmoe_context_info.page_bytes and afmoe_memory.pages, and in"]
+    #[doc = "  afmoe_session_stats.page_bytes of each session that has it."]
+    pub fn afmoe_session_fork(
+        out: *mut *mut afmoe_session,
+        session: *mut afmoe_session,
+        error: *mut afmoe_error,
+    ) -> afmoe_status;
 }
 #[doc = " How a call that computes runs, and what it writes besides."]
 #[repr(C)]
@@ -2383,9 +2449,10 @@ extern "C" {
     #[doc = " Make the timeline equal these n tokens, keeping the common prefix, and leave the logits of the last one."]
     #[doc = ""]
     #[doc = "  The same tokens again cost nothing. When the timeline must go back further than the pages held allow"]
-    #[doc = "  (rewind_tokens), reading starts again at the beginning: n_reused is 0 then. Options as in append, but ranges and"]
-    #[doc = "  positions may lie anywhere in the n tokens: kept tokens they need are computed again. Failures as in append;"]
-    #[doc = "  CANCELLED and NO_MEMORY may leave less than was there before, result->n_tokens says how much."]
+    #[doc = "  (rewind_tokens), reading starts again at the last snapshot before (snapshot_bytes), else at the beginning: n_reused"]
+    #[doc = "  says where. Options as in append, but ranges and positions may lie anywhere in the n tokens: kept tokens they need"]
+    #[doc = "  are computed again. Failures as in append; CANCELLED and NO_MEMORY may leave less than was there before,"]
+    #[doc = "  result->n_tokens says how much."]
     pub fn afmoe_session_sync(
         session: *mut afmoe_session,
         tokens: *const afmoe_token,
@@ -2397,8 +2464,9 @@ extern "C" {
 }
 extern "C" {
     #[doc = " Drop all tokens from position n_tokens on (INVALID when there are fewer). Free while the pages needed are held;"]
-    #[doc = "  else the kept tokens are computed again from the start, and the result says so; CANCELLED or NO_MEMORY may leave"]
-    #[doc = "  less of them then. Logits are gone until the next append, unless nothing was dropped."]
+    #[doc = "  else the kept tokens are computed again from the last snapshot before, or the start, and the result says so;"]
+    #[doc = "  CANCELLED or NO_MEMORY may leave less of them then. Logits are gone until the next append, unless nothing was"]
+    #[doc = "  dropped."]
     pub fn afmoe_session_rewind(
         session: *mut afmoe_session,
         n_tokens: u64,
@@ -2428,7 +2496,7 @@ extern "C" {
     ) -> afmoe_status;
 }
 extern "C" {
-    #[doc = " The same, borrowed until the session's next append, sync, rewind, generate or free."]
+    #[doc = " The same, borrowed until the session's next append, sync, rewind, generate, load or free."]
     pub fn afmoe_session_logits_view(
         session: *mut afmoe_session,
         out: *mut *const f32,
@@ -2878,6 +2946,55 @@ extern "C" {
     pub fn afmoe_session_get_stats(
         session: *mut afmoe_session,
         stats: *mut afmoe_session_stats,
+        error: *mut afmoe_error,
+    ) -> afmoe_status;
+}
+extern "C" {
+    #[doc = " Save the session to a file: its tokens, their keys and values as far as they are still held, and the logits of the"]
+    #[doc = "  last position. Loaded again, also by another process, it goes on to the same bits and, synced to the same tokens,"]
+    #[doc = "  computes nothing. The file replaces an old one as a whole: whatever happens, also to the process or the machine, the"]
+    #[doc = "  old file or the new one is there. Only its owner may read it: a conversation lies in it, in the clear. A process"]
+    #[doc = "  that dies on the way leaves a file \".afmoe-*.tmp\" beside it."]
+    #[doc = ""]
+    #[doc = "  NOT_FOUND: no such folder. INVALID: `path` is there and not a regular file (links are not followed). IO: with errno,"]
+    #[doc = "  e.g. a full disk. UNSUPPORTED: this build has no \"state\" (afmoe_build_features)."]
+    pub fn afmoe_session_save(
+        session: *mut afmoe_session,
+        path: *const ::std::os::raw::c_char,
+        error: *mut afmoe_error,
+    ) -> afmoe_status;
+}
+extern "C" {
+    #[doc = " Make the session what was saved; what it was before goes. The state must be of the same model (told by its shape,"]
+    #[doc = "  the names and shapes of its tensors and samples of their bytes), precision and cells. Levels and compilers may"]
+    #[doc = "  differ by rounding in what is computed from now on. Everything is read and checked first: on failure nothing has"]
+    #[doc = "  changed."]
+    #[doc = ""]
+    #[doc = "  Files may come from anywhere: FORMAT, TRUNCATED, UNSUPPORTED (a later version), CORRUPT (a checksum) and STATE (of"]
+    #[doc = "  another model or other options; the message names both) as they say. NOT_FOUND, IO. CONTEXT_FULL: longer than"]
+    #[doc = "  max_tokens, or max_page_bytes has no room for old and new together; rewind to 0 first. NO_MEMORY."]
+    pub fn afmoe_session_load(
+        session: *mut afmoe_session,
+        path: *const ::std::os::raw::c_char,
+        error: *mut afmoe_error,
+    ) -> afmoe_status;
+}
+extern "C" {
+    #[doc = " The same into memory. A NULL buffer with capacity 0 asks for the bytes needed: those of the file."]
+    pub fn afmoe_session_save_memory(
+        session: *mut afmoe_session,
+        out: *mut ::std::os::raw::c_void,
+        capacity: u64,
+        out_n: *mut u64,
+        error: *mut afmoe_error,
+    ) -> afmoe_status;
+}
+extern "C" {
+    #[doc = " The same from memory, any alignment, all n_bytes of it."]
+    pub fn afmoe_session_load_memory(
+        session: *mut afmoe_session,
+        data: *const ::std::os::raw::c_void,
+        n_bytes: u64,
         error: *mut afmoe_error,
     ) -> afmoe_status;
 }
