@@ -64,7 +64,7 @@ static bool add_message(struct chat *chat, const char *role, char *content)
 
 static uint64_t n_system_messages(const struct chat *chat)
 {
-    return chat->settings->system != NULL;
+    return chat->n_messages > 0 && strcmp(chat->roles[0], "system") == 0;
 }
 
 static void cut_messages(struct chat *chat, uint64_t n)
@@ -136,7 +136,7 @@ static void answer_last(struct chat *chat)
     struct buffer text = {0};
     clear_interrupt();
     int code = tokenize_messages(&tokens, chat->model, chat->roles, (const char *const *)chat->contents,
-                                 chat->n_messages);
+                                 chat->n_messages, true);
     bool good = code == EXIT_OK && make_answer(chat, &tokens, &text) && buffer_append(&text, NULL, 0);
     free(tokens.ids);
     if (good && add_message(chat, "assistant", text.bytes)) {
@@ -256,6 +256,74 @@ static void set_parameter(struct chat *chat, const char *argument)
     complain("/set knows no '%s'; /set alone lists what there is", name);
 }
 
+/* What the session has read becomes the whole talk, no more, and goes into a file with it. */
+static void save(struct chat *chat, const char *path)
+{
+    struct tokens tokens;
+    afmoe_append_options options;
+    afmoe_error error;
+    afmoe_error_init(&error, sizeof error);
+    bool failed_before = chat->a_turn_failed;
+    chat->a_turn_failed = true; /* unless all goes well */
+    if (path[0] == '\0' || chat->n_messages == 0) {
+        complain(path[0] ? "there is nothing to save" : "/save needs the name of a file");
+        return;
+    }
+    if (tokenize_messages(&tokens, chat->model, chat->roles, (const char *const *)chat->contents, chat->n_messages,
+                          false) != EXIT_OK)
+        return;
+    reading_options(&options, chat->settings, tokens.n);
+    afmoe_status status = afmoe_session_sync(chat->session, tokens.ids, tokens.n, &options, NULL, &error);
+    hide_progress();
+    free(tokens.ids);
+    if (status == AFMOE_OK) status = afmoe_session_save(chat->session, path, &error);
+    if (status != AFMOE_OK) complain_error(&error);
+    else if (!chat->settings->quiet) complain("saved %" PRIu64 " messages", chat->n_messages);
+    chat->a_turn_failed = failed_before || status != AFMOE_OK;
+}
+
+static bool take_message(void *user_data, const char *role, char *content, uint64_t end)
+{
+    struct chat *chat = user_data;
+    if (!add_message(chat, role, content)) return false;
+    if (strcmp(role, "assistant") == 0) chat->ends[chat->n_messages - 1] = end;
+    return true;
+}
+
+static void load(struct chat *chat, const char *path)
+{
+    struct tokens tokens;
+    struct chat loaded = {.n_messages = 0};
+    afmoe_error error;
+    afmoe_error_init(&error, sizeof error);
+    bool failed_before = chat->a_turn_failed;
+    chat->a_turn_failed = true; /* unless all goes well */
+    if (path[0] == '\0') {
+        complain("/load needs the name of a file");
+        return;
+    }
+    if (afmoe_session_load(chat->session, path, &error) != AFMOE_OK) {
+        complain_error(&error);
+        return;
+    }
+    bool good = session_tokens(&tokens, chat->session) == EXIT_OK &&
+                split_talk(chat->model, &tokens, take_message, &loaded);
+    free(tokens.ids);
+    struct chat *dropped = good ? chat : &loaded;
+    cut_messages(dropped, 0);
+    free(dropped->roles);
+    free(dropped->contents);
+    free(dropped->ends);
+    if (!good) return; /* the session reads the talk there is again */
+    chat->roles = loaded.roles;
+    chat->contents = loaded.contents;
+    chat->ends = loaded.ends;
+    chat->n_messages = loaded.n_messages;
+    chat->capacity = loaded.capacity;
+    chat->a_turn_failed = failed_before;
+    if (!chat->settings->quiet) complain("loaded %" PRIu64 " messages", chat->n_messages);
+}
+
 static void print_stats(struct chat *chat, const char *argument)
 {
     (void)argument;
@@ -291,6 +359,8 @@ static const struct {
     {"/reset", "", reset, "forget everything but the system message; also /clear"},
     {"/clear", "", reset, NULL},
     {"/set", "[NAME VALUE]", set_parameter, "change how answers are drawn; alone: print what is set"},
+    {"/save", "FILE", save, "save the talk with all that was computed for it"},
+    {"/load", "FILE", load, "go on with a talk that was saved"},
     {"/stats", "", print_stats, "print tokens, speeds and memory"},
     {"/exit", "", leave, "leave; also /quit, /bye and Ctrl-D"},
     {"/quit", "", leave, NULL},

@@ -128,9 +128,11 @@ struct tokens {
     uint64_t n;
 };
 int tokenize_text(struct tokens *out, const afmoe_model *model, const char *text, size_t n_bytes);
-/* Messages with the beginning of an answer behind them. */
+/* Messages, with the beginning of an answer behind them where one follows. */
 int tokenize_messages(struct tokens *out, const afmoe_model *model, const char *const *roles,
-                      const char *const *contents, uint64_t n_messages);
+                      const char *const *contents, uint64_t n_messages, bool answer_follows);
+/* All tokens of a session. */
+int session_tokens(struct tokens *out, afmoe_session *session);
 /* Has the vocabulary what ChatML is made of? */
 bool has_template(const afmoe_model *model);
 
@@ -158,6 +160,13 @@ bool end_answer(struct answer *answer);
 
 /* Tokens a second. */
 double rate(uint64_t n_tokens, uint64_t ns);
+
+/* ---- Saved talks, for chat: cli_talk.c ---- */
+
+/* Takes `content` over, whose last token is the one before `end`; false after a message. Roles are static. */
+typedef bool (*message_fn)(void *user_data, const char *role, char *content, uint64_t end);
+/* The messages that tokens in ChatML are made of; false after a message when they are not. */
+bool split_talk(const afmoe_model *model, const struct tokens *tokens, message_fn message, void *user_data);
 
 /* ---- Ctrl-C: cli_interrupt.c ---- */
 

@@ -160,15 +160,32 @@ int tokenize_text(struct tokens *out, const afmoe_model *model, const char *text
 }
 
 int tokenize_messages(struct tokens *out, const afmoe_model *model, const char *const *roles,
-                      const char *const *contents, uint64_t n_messages)
+                      const char *const *contents, uint64_t n_messages, bool answer_follows)
+{
+    afmoe_chat_options options;
+    afmoe_error error;
+    afmoe_error_init(&error, sizeof error);
+    afmoe_chat_options_init(&options, sizeof options);
+    options.add_generation_prompt = answer_follows;
+    *out = (struct tokens){NULL, 0};
+    afmoe_status status = afmoe_chat_tokenize(model, roles, contents, n_messages, &options, NULL, 0, &out->n, &error);
+    if (status == AFMOE_CAPACITY) {
+        if (!allocate_tokens(out)) return EXIT_FAILED;
+        status = afmoe_chat_tokenize(model, roles, contents, n_messages, &options, out->ids, out->n, &out->n,
+                                     &error);
+    }
+    return finish_tokens(out, status, &error);
+}
+
+int session_tokens(struct tokens *out, afmoe_session *session)
 {
     afmoe_error error;
     afmoe_error_init(&error, sizeof error);
     *out = (struct tokens){NULL, 0};
-    afmoe_status status = afmoe_chat_tokenize(model, roles, contents, n_messages, NULL, NULL, 0, &out->n, &error);
+    afmoe_status status = afmoe_session_tokens(session, NULL, 0, &out->n, &error);
     if (status == AFMOE_CAPACITY) {
         if (!allocate_tokens(out)) return EXIT_FAILED;
-        status = afmoe_chat_tokenize(model, roles, contents, n_messages, NULL, out->ids, out->n, &out->n, &error);
+        status = afmoe_session_tokens(session, out->ids, out->n, &out->n, &error);
     }
     return finish_tokens(out, status, &error);
 }

@@ -69,7 +69,8 @@ static int tokenize_chat(struct run *run)
         complain("the prompt has a byte of zero; only --raw takes that");
         return EXIT_FAILED;
     }
-    return tokenize_messages(&run->tokens, run->model, roles + first, contents + first, n_messages);
+    return tokenize_messages(&run->tokens, run->model, roles + first, contents + first, n_messages,
+                             true);
 }
 
 /* The text as it is, special tokens recognised, behind the token the file asks for. */

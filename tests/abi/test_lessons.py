@@ -9,6 +9,7 @@ import glob
 import os
 import re
 import subprocess
+import tempfile
 import unittest
 
 from installed import Installed
@@ -96,9 +97,22 @@ class Lessons(Installed):
         self.assertEqual(lines[:2], ['What is the capital of France? ' + PARIS, 'What is 7 plus 12? 7 + 12 = 19.'])
         self.assertIn('Rome', lines[2])
 
+    def test_state(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, 'session')
+            first = self.lesson('10-state.c', path).splitlines()
+            again = self.lesson('10-state.c', path).splitlines()
+        self.assertEqual((first[0], again[0]), ('nothing is saved yet', 'loaded what was saved'))
+        (n, kept, computed), (*_, kept_again, computed_again) = [
+            tuple(map(int, re.findall(r'\d+', lines[1]))) for lines in (first, again)]
+        self.assertEqual((kept, computed, kept_again, computed_again), (0, n, n, 0))
+        self.assertEqual(first[2:], again[2:])
+        self.assertRegex(first[2], r'^What is 7 plus 12\? \(\d+ computed\)$')
+        self.assertIn(PARIS, first[-1])
+
     def test_all_are_tried(self):
         tried = re.findall(r"self\.lesson\('(.+?)'", open(__file__, encoding='utf-8').read())
-        self.assertEqual(sorted(set(tried)), sorted(map(os.path.basename, glob.glob(path_of('0*')))))
+        self.assertEqual(sorted(set(tried)), sorted(map(os.path.basename, glob.glob(path_of('[0-9]*')))))
 
 
 if __name__ == '__main__':

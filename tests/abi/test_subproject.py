@@ -22,7 +22,7 @@ class Subproject(unittest.TestCase):
             host = os.path.join(folder, 'host')
             shutil.copytree(os.path.join(ROOT, 'tests', 'abi', 'subproject'), host)
             shutil.copy(os.path.join(ROOT, 'tests', 'abi', 'install_use.c'), folder)
-            for lesson in glob.glob(os.path.join(ROOT, 'examples', '0*.c*')):
+            for lesson in glob.glob(os.path.join(ROOT, 'examples', '[0-9]*.c*')):
                 shutil.copy(lesson, host)
             os.mkdir(os.path.join(host, 'subprojects'))
             os.symlink(ROOT, os.path.join(host, 'subprojects', 'afmoe'))

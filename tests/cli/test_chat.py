@@ -3,6 +3,7 @@ import os
 import re
 import select
 import subprocess
+import tempfile
 import time
 import unittest
 
@@ -113,6 +114,28 @@ class Pipe(Case):
         self.assertEqual((nothing, reset), (0, 0))
         self.assertTrue(0 < one < two, shown)
         self.assertEqual((undone, again), (one, one))
+
+    def test_save_and_load(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "my talk")
+            self.talk(SUM, CAPITAL, "/undo", "/save " + path, arguments=["--sys", "You are terse."])
+            whole = self.talk(SUM, FOX, arguments=["--sys", "You are terse."]).splitlines()[1:]
+            result = chat("-v", lines=["Hello.", "/load " + path, FOX])
+            self.assertEqual(self.good(result).decode().splitlines()[-len(whole):], whole)
+            self.assertIn("loaded 3 messages", result.stderr.decode())
+            n, kept, computed = map(int, re.findall(r"prompt (\d+) tokens, (\d+) kept, (\d+) computed",
+                                                    result.stderr.decode())[-1])
+            self.assertEqual(kept + computed, n)
+            self.assertLess(computed, 40)  # the new message alone
+            self.assertEqual(self.talk("/load " + path, "/undo", FOX),
+                             self.talk(FOX, arguments=["--sys", "You are terse."]))
+            for lines, words in (["/save"], "name of a file"), (["/save " + path], "nothing to save"), \
+                    (["/load"], "needs the name of a file"), (["/load " + path + "x"], "x"), \
+                    (["/load " + MODEL], "not the state"), \
+                    ([SUM, "/save " + folder], "not a regular file"):
+                result = chat("-q", lines=lines)
+                self.assertEqual(result.returncode, 1, lines)
+                self.assertIn(words, result.stderr.decode())
 
     def test_unknown_commands_fail_the_pipe(self):
         result = chat("-q", lines=["/frobnicate now", SUM])
