@@ -13,7 +13,7 @@ import unittest
 
 AVX = re.compile(r'%ymm|%zmm|%k[0-7]\b|\tv[a-z0-9]+ .*%xmm|\tvzero')
 AVX512 = re.compile(r'%zmm|%k[0-7]\b|%[xy]mm(1[6-9]|2[0-9]|3[01])\b')
-VNNI = re.compile(r'\tvpdp\w+')
+VNNI = re.compile(r'\bvpdp(busd|wssd)\b')
 BEYOND_AVX512 = re.compile(r'\t(vpdp\w+|vdpbf16ps|vcvtne\w+|vpermb|vperm[it]2b|vpmultishiftqb|vpopcnt\w+|gf2p8\w+|'
                            r'v?aes\w+|vpclmul\w+|vpcompress[bw]|vpexpand[bw]|vpsh[lr]d\w*|vpmadd52\w+|vpconflict\w+|'
                            r'vplzcnt\w+)\b')

@@ -75,9 +75,9 @@ class Pipe(Case):
         self.assertIn(b"no answer to make again", chat(lines=["/regen"]).stderr)
 
     def test_regen(self):
-        first, second = self.talk(FOX, "/regen", arguments=["--temp", "2", "-n", "30"]).splitlines()
+        first, second = self.talk(FOX, "/regen", arguments=["--temp", "2", "-n", "8"]).splitlines()
         self.assertNotEqual(first, second)
-        again = self.talk(FOX, arguments=["--temp", "2", "-n", "30", "--seed", "1"])
+        again = self.talk(FOX, arguments=["--temp", "2", "-n", "8", "--seed", "1"])
         self.assertEqual(again, second + "\n")  # the next seed
         result = chat(lines=[SUM, "/regen"])
         self.assertEqual(self.good(result).decode(), (ANSWER + "\n") * 2)
