@@ -16,6 +16,7 @@
 //! Crates that compile C against the header find its folder, where it is known, in `DEP_AFMOE_INCLUDE`. On docs.rs
 //! (`DOCS_RS` is set) nothing is looked for.
 #![allow(non_camel_case_types)]
+#![allow(rustdoc::broken_intra_doc_links)] // the comments are C's: items[0] is an element
 
 #[rustfmt::skip]
 mod bindings;
