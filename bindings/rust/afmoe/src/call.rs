@@ -21,20 +21,21 @@ thread_local! {
 
 /// Run a closure that C called. `on_panic` is what C gets to hear when it panics.
 pub(crate) fn guard<R>(on_panic: R, closure: impl FnOnce() -> R) -> R {
-    match catch_unwind(AssertUnwindSafe(closure)) {
-        Ok(answer) => answer,
-        Err(panic) => {
-            // A thread that has already lost its locals goes on without it.
-            let _ = PANIC.try_with(|slot| match slot.take() {
-                None => slot.set(Some(panic)),
-                Some(first) => {
-                    slot.set(Some(first));
-                    forget(panic); // its drop could panic again
-                }
-            });
-            on_panic
+    // One kept from an earlier callback of the same call is not for the calls that this closure makes.
+    let earlier = take_panic();
+    let (kept, answer) = match (earlier, catch_unwind(AssertUnwindSafe(closure))) {
+        (earlier, Ok(answer)) => (earlier, answer),
+        (None, Err(panic)) => (Some(panic), on_panic),
+        (Some(first), Err(panic)) => {
+            forget(panic); // its drop could panic again
+            (Some(first), on_panic)
         }
+    };
+    if kept.is_some() {
+        // A thread that has already lost its locals goes on without it.
+        let _ = PANIC.try_with(|slot| slot.set(kept));
     }
+    answer
 }
 
 fn take_panic() -> Option<Panic> {
