@@ -39,6 +39,33 @@
 //! }
 //! ```
 //!
+//! One session twice in a step, and a session that a scheduler has:
+//! ```compile_fail,E0499
+//! use afmoe::StepItem;
+//! fn f(context: &afmoe::Context, one: &mut afmoe::Session) {
+//!     let _ = context.step([StepItem::new(one, &[1]), StepItem::new(one, &[2])]);
+//! }
+//! ```
+//! ```
+//! use afmoe::StepItem;
+//! fn f(context: &afmoe::Context, one: &mut afmoe::Session, other: &mut afmoe::Session) {
+//!     let _ = context.step([StepItem::new(one, &[1]), StepItem::new(other, &[2])]);
+//! }
+//! ```
+//! ```compile_fail,E0382
+//! fn f(scheduler: &afmoe::Scheduler, session: afmoe::Session) {
+//!     let _ = scheduler.submit(afmoe::Request::new(session, [1]), |_| {});
+//!     let _ = session.n_tokens();
+//! }
+//! ```
+//! A callback of a scheduler that is not for any thread:
+//! ```compile_fail,E0277
+//! fn f(scheduler: &afmoe::Scheduler, session: afmoe::Session) {
+//!     let here = std::rc::Rc::new(());
+//!     let _ = scheduler.submit(afmoe::Request::new(session, [1]), move |_| drop(here));
+//! }
+//! ```
+//!
 //! What is lent, when its owner is gone:
 //! ```compile_fail,E0505
 //! fn f(model: afmoe::Model) -> afmoe::Result<()> {

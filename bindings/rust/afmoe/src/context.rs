@@ -98,13 +98,13 @@ impl<'a> ContextOptions<'a> {
         self
     }
 
-    /// The arithmetic.
+    /// The arithmetic, [`Precision::Fast`] unless said.
     pub fn precision(mut self, precision: Precision) -> Self {
         self.raw.precision = precision.raw();
         self
     }
 
-    /// How keys and values are kept.
+    /// How keys and values are kept, [`Cells::Auto`] unless said.
     pub fn cells(mut self, cells: Cells) -> Self {
         self.raw.cells = cells.raw();
         self
@@ -132,6 +132,28 @@ impl<'a> ContextOptions<'a> {
     /// Cap on key/value memory of all sessions together.
     pub fn max_page_bytes(mut self, n: u64) -> Self {
         self.raw.max_page_bytes = n;
+        self
+    }
+
+    /// Going back further than `rewind_tokens` starts from the last snapshot before: one every so many tokens, 64 to
+    /// 2^32. There are none without [`snapshot_bytes`](Self::snapshot_bytes).
+    pub fn snapshot_tokens(mut self, n: u64) -> Self {
+        self.raw.snapshot_tokens = n;
+        self
+    }
+
+    /// Key/value memory for the snapshots of one session: as many as fit, on longer timelines at larger distances.
+    /// None unless said.
+    pub fn snapshot_bytes(mut self, n: u64) -> Self {
+        self.raw.snapshot_bytes = n;
+        self
+    }
+
+    /// Key/value memory that dropped sessions may leave behind, so that a new one with the same beginning starts from
+    /// there: [`Appended::n_reused`](crate::Appended::n_reused) tells it. Whoever shares the context can tell by time
+    /// and that number what others have read. None unless said.
+    pub fn prefix_bytes(mut self, n: u64) -> Self {
+        self.raw.prefix_bytes = n;
         self
     }
 
@@ -227,6 +249,8 @@ pub struct Memory {
     pub pages: u64,
     /// Tokens, last logits and page tables.
     pub sessions: u64,
+    /// What dropped sessions have left, and is not in `pages`; in an estimate the most they may leave.
+    pub prefixes: u64,
 }
 
 impl Memory {
@@ -237,6 +261,7 @@ impl Memory {
             scratch: raw.scratch,
             pages: raw.pages,
             sessions: raw.sessions,
+            prefixes: raw.prefixes,
         }
     }
 }

@@ -22,6 +22,7 @@ pub struct GenerateOptions {
     n_top_logprobs: u64,
     keep_special: bool,
     cancel: Option<Cancel>,
+    max_draft: u64,
 }
 
 impl GenerateOptions {
@@ -78,6 +79,14 @@ impl GenerateOptions {
         self
     }
 
+    /// Most tokens to guess ahead, 0 to 64: where the last tokens occurred before, what followed them is computed
+    /// together with the next token, and counts where it is what the sampler chooses. The same tokens come out, sooner
+    /// where text repeats. Without effect on [`Session::pieces`], which asks for one token at a time.
+    pub fn max_draft(mut self, n: u64) -> Self {
+        self.max_draft = n;
+        self
+    }
+
     /// All but the stop strings, for a call while self is borrowed.
     fn raw(&self) -> sys::afmoe_generate_options {
         let mut raw = call::init(sys::afmoe_generate_options_init);
@@ -89,7 +98,34 @@ impl GenerateOptions {
         raw.n_top_logprobs = self.n_top_logprobs;
         raw.keep_special = self.keep_special.into();
         raw.cancel = Cancel::raw(self.cancel.as_ref());
+        raw.max_draft = self.max_draft;
         raw
+    }
+
+    /// All, for a call while self and the arrays are borrowed.
+    pub(crate) fn raw_with(&self, arrays: &StopArrays) -> sys::afmoe_generate_options {
+        let mut raw = self.raw();
+        raw.stop_strings = arrays.strings.as_ptr();
+        raw.stop_string_bytes = arrays.bytes.as_ptr();
+        raw.n_stop_strings = arrays.strings.len() as u64;
+        raw
+    }
+}
+
+/// Where the stop strings of options lie.
+pub(crate) struct StopArrays {
+    strings: Vec<*const c_char>,
+    bytes: Vec<u64>,
+}
+
+impl StopArrays {
+    /// Good while the options are not changed; they may be moved.
+    pub(crate) fn of(options: &GenerateOptions) -> StopArrays {
+        let strings = &options.stop_strings;
+        StopArrays {
+            strings: strings.iter().map(|string| string.as_ptr() as *const c_char).collect(),
+            bytes: strings.iter().map(|string| string.len() as u64).collect(),
+        }
     }
 }
 
@@ -112,7 +148,7 @@ pub struct Piece<'a> {
 impl<'a> Piece<'a> {
     /// # Safety
     /// raw is a piece that lives for 'a.
-    unsafe fn from_raw(raw: &sys::afmoe_piece) -> Piece<'a> {
+    pub(crate) unsafe fn from_raw(raw: &sys::afmoe_piece) -> Piece<'a> {
         // SAFETY: the arrays have these lengths and live as long as the piece; no id among the best is negative.
         let (text, tokens, logprobs): (&[u8], &[Token], &[f32]) = unsafe {
             (
@@ -154,6 +190,10 @@ pub struct Generated {
     pub stop_string: Option<usize>,
     /// Time it took.
     pub elapsed: Duration,
+    /// Tokens guessed ahead and computed, see [`GenerateOptions::max_draft`].
+    pub n_drafted: u64,
+    /// Of them, those that were right.
+    pub n_draft_accepted: u64,
 }
 
 impl Generated {
@@ -164,6 +204,16 @@ impl Generated {
             stop_token: Token::try_from(raw.stop_token).ok(),
             stop_string: usize::try_from(raw.stop_string).ok(),
             elapsed: Duration::from_nanos(raw.elapsed_ns),
+            n_drafted: raw.n_drafted,
+            n_draft_accepted: raw.n_draft_accepted,
+        }
+    }
+
+    /// What a generation that returned this came to.
+    pub(crate) fn of(result: Result<()>, raw: &sys::afmoe_generate_result) -> Result<Generated> {
+        match result {
+            Err(error) if !is_an_end(&error) => Err(error),
+            _ => Ok(Generated::from_raw(raw)),
         }
     }
 }
@@ -196,10 +246,8 @@ where
     raw.on_piece = Some(on_piece::<F>);
     raw.on_piece_data = &mut closure as *mut F as *mut c_void;
     // SAFETY: the callers give pointers that are good for the call.
-    match call(|error| unsafe { sys::afmoe_generate(session, sampler, &raw, &mut result, error) }) {
-        Err(error) if !is_an_end(&error) => Err(error),
-        _ => Ok(Generated::from_raw(&result)),
-    }
+    let status = call(|error| unsafe { sys::afmoe_generate(session, sampler, &raw, &mut result, error) });
+    Generated::of(status.map(|_| ()), &result)
 }
 
 impl Session {
@@ -228,12 +276,8 @@ impl Session {
         options: &GenerateOptions,
         on_piece: impl FnMut(Piece<'_>) -> ControlFlow<()>,
     ) -> Result<Generated> {
-        let strings: Vec<_> = options.stop_strings.iter().map(|string| string.as_ptr() as *const c_char).collect();
-        let bytes: Vec<_> = options.stop_strings.iter().map(|string| string.len() as u64).collect();
-        let mut raw = options.raw();
-        raw.stop_strings = strings.as_ptr();
-        raw.stop_string_bytes = bytes.as_ptr();
-        raw.n_stop_strings = strings.len() as u64;
+        let arrays = StopArrays::of(options);
+        let raw = options.raw_with(&arrays);
         run(self.as_ptr(), sampler.map_or(std::ptr::null_mut(), Sampler::as_ptr), raw, on_piece)
     }
 
@@ -274,7 +318,7 @@ impl Session {
             decoder: if has_text { Some(StreamDecoder::new(&model, !options.keep_special)?) } else { None },
             stops: StopStrings::new(options.stop_strings.clone()),
             remaining: options.max_tokens.unwrap_or(u64::MAX),
-            options: options.clone().max_tokens(1).n_prompt(options.n_prompt.unwrap_or(self.n_tokens()?)),
+            options: options.clone().max_tokens(1).max_draft(0).n_prompt(options.n_prompt.unwrap_or(self.n_tokens()?)),
             session: self,
             sampler,
             generated: ended,

@@ -27,7 +27,8 @@
 //! order. What borrows from the library (logits, texts of tokens, pieces) has the lifetime of what it borrows from.
 //!
 //! **Threads.** [`Model`], [`Context`] and [`Cancel`] are `Send`, `Sync` and cheap to clone. [`Session`], [`Sampler`]
-//! and [`StreamDecoder`] are `Send`: they move between threads, and are used by one at a time.
+//! and [`StreamDecoder`] are `Send`: they move between threads, and are used by one at a time. A [`Scheduler`] is
+//! `Send` and `Sync`: requests come from any thread.
 //!
 //! ```compile_fail,E0277
 //! fn shared<T: Sync>() {}
@@ -47,6 +48,9 @@
 //! shared::<afmoe::Model>();
 //! shared::<afmoe::Context>();
 //! shared::<afmoe::Cancel>();
+//! fn both<T: Send + Sync>() {}
+//! both::<afmoe::Scheduler>();
+//! sent::<afmoe::Request>();
 //! sent::<afmoe::Session>();
 //! sent::<afmoe::Sampler>();
 //! sent::<afmoe::StreamDecoder>();
@@ -77,7 +81,9 @@ mod generate;
 mod info;
 mod model;
 mod sampler;
+mod scheduler;
 mod session;
+mod step;
 mod stops;
 mod text;
 
@@ -97,7 +103,9 @@ pub use generate::{GenerateOptions, Generated, Piece, Pieces};
 pub use info::{ModelInfo, TensorInfo, Tensors};
 pub use model::{Model, ModelOptions};
 pub use sampler::{Sampled, Sampler, SamplerOptions};
+pub use scheduler::{Answer, Refused, Request, Scheduler, SchedulerInfo, SchedulerOptions};
 pub use session::{AppendOptions, AppendOutput, Appended, ExpertTrace, Session, SessionStats};
+pub use step::{StepItem, StepOptions};
 pub use text::{ChatOptions, Message, Special, StreamDecoder, TokenizeOptions};
 
 /// A token id: below the model's `vocab_size`.

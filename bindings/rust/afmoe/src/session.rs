@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 use std::ops::{ControlFlow, Range};
+use std::path::Path;
 use std::ptr;
 use std::time::Duration;
 
@@ -121,7 +122,7 @@ pub struct Appended {
 }
 
 impl Appended {
-    fn from_raw(raw: &sys::afmoe_append_result) -> Appended {
+    pub(crate) fn from_raw(raw: &sys::afmoe_append_result) -> Appended {
         Appended { n_tokens: raw.n_tokens, n_reused: raw.n_reused, n_computed: raw.n_computed }
     }
 }
@@ -184,18 +185,22 @@ pub struct SessionStats {
     pub n_reused: u64,
     /// Key/value memory of this session.
     pub page_bytes: u64,
+    /// Tokens computed ahead as drafts, see [`GenerateOptions::max_draft`](crate::GenerateOptions::max_draft).
+    pub n_drafted: u64,
+    /// Of them, those that became the next token; in none of the counts above.
+    pub n_draft_accepted: u64,
 }
 
 /// Buffers and options of one computing call.
-struct Request<'o> {
-    raw: sys::afmoe_append_options,
+pub(crate) struct AppendCall<'o> {
+    pub(crate) raw: sys::afmoe_append_options,
     output: AppendOutput,
     options: PhantomData<&'o ()>,
 }
 
-impl<'o> Request<'o> {
+impl<'o> AppendCall<'o> {
     /// A call that computes at most n tokens.
-    fn new(session: &Session, options: &'o AppendOptions<'_>, n: u64) -> Result<Request<'o>> {
+    pub(crate) fn new(session: &Session, options: &'o AppendOptions<'_>, n: u64) -> Result<AppendCall<'o>> {
         let info = session.context.model().info();
         let mut raw = call::init(sys::afmoe_append_options_init);
         raw.cancel = Cancel::raw(options.cancel.as_ref());
@@ -216,17 +221,17 @@ impl<'o> Request<'o> {
             hidden: zeroed(raw.hidden_capacity)?,
             experts: None,
         };
-        let mut request = Request { raw, output, options: PhantomData };
+        let mut call = AppendCall { raw, output, options: PhantomData };
         if options.experts {
-            request.output.experts = Some(ExpertTrace {
+            call.output.experts = Some(ExpertTrace {
                 n_layers: n_layers as usize,
                 n_experts_per_token: info.n_experts_per_token as usize,
                 ids: zeroed(raw.expert_capacity)?,
                 weights: zeroed(raw.expert_capacity)?,
             });
         }
-        request.point(options);
-        Ok(request)
+        call.point(options);
+        Ok(call)
     }
 
     /// Tell where the buffers are; NULL for what is not wanted.
@@ -241,7 +246,7 @@ impl<'o> Request<'o> {
         }
     }
 
-    fn finish(mut self, result: &sys::afmoe_append_result) -> AppendOutput {
+    pub(crate) fn finish(mut self, result: &sys::afmoe_append_result) -> AppendOutput {
         self.output.appended = Appended::from_raw(result);
         if let Some(experts) = &mut self.output.experts {
             let n = result.n_computed as usize * experts.n_layers * experts.n_experts_per_token;
@@ -287,7 +292,7 @@ impl Session {
 
     /// A computing call of at most n tokens.
     fn compute_with(&mut self, n: u64, options: &AppendOptions<'_>, function: Compute<'_>) -> Result<AppendOutput> {
-        let request = Request::new(self, options, n)?;
+        let request = AppendCall::new(self, options, n)?;
         let mut result = call::init(sys::afmoe_append_result_init);
         call(|error| function(&request.raw, &mut result, error))?;
         Ok(request.finish(&result))
@@ -394,6 +399,82 @@ impl Session {
         })
     }
 
+    /// A second session in the same context, with the same timeline and logits; both go on on their own. Nothing is
+    /// computed, and they share the keys and values there are. Statistics begin at zero.
+    ///
+    /// ```
+    /// # std::env::set_current_dir("../../../models").unwrap();
+    /// # use afmoe::{Context, Model};
+    /// let model = Model::open("pico-q8_0.gguf")?;
+    /// let mut one = Context::new(&model)?.session()?;
+    /// one.append(&model.tokenize("The owl sat in the")?)?;
+    /// let mut other = one.fork()?;
+    /// one.append(&model.tokenize(" library")?)?;
+    /// other.append(&model.tokenize(" forest")?)?;
+    /// assert_ne!(one.logits()?, other.logits()?);
+    /// # Ok::<(), afmoe::Error>(())
+    /// ```
+    pub fn fork(&self) -> Result<Session> {
+        // SAFETY: the new session takes its own reference on the context.
+        let create =
+            |out: *mut *mut sys::afmoe_session, error| unsafe { sys::afmoe_session_fork(out, self.as_ptr(), error) };
+        Ok(Session { handle: Handle::create(sys::afmoe_session_free, create)?, context: self.context.clone() })
+    }
+
+    /// Save the session to a file: tokens, keys and values as far as they are still held, and the last logits. Loaded
+    /// again, also by another process, it goes on to the same bits. The file replaces an old one as a whole. Only its
+    /// owner may read it: a conversation lies in it, in the clear.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = crate::model::c_path(path.as_ref())?;
+        // SAFETY: the path lives for the call.
+        call(|error| unsafe { sys::afmoe_session_save(self.as_ptr(), path.as_ptr(), error) })?;
+        Ok(())
+    }
+
+    /// Make the session what was saved; what it was before goes. The state must be of the same model, precision and
+    /// cells. The file may come from anywhere: on failure nothing has changed.
+    ///
+    /// [`Format`](crate::ErrorKind::Format), [`Truncated`](crate::ErrorKind::Truncated),
+    /// [`Corrupt`](crate::ErrorKind::Corrupt): the file. [`State`](crate::ErrorKind::State): it is of another model or
+    /// other options. [`ContextFull`](crate::ErrorKind::ContextFull): it is longer than `max_tokens`, or there is no
+    /// room for old and new together.
+    pub fn load(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        let path = crate::model::c_path(path.as_ref())?;
+        // SAFETY: the path lives for the call.
+        call(|error| unsafe { sys::afmoe_session_load(self.as_ptr(), path.as_ptr(), error) })?;
+        Ok(())
+    }
+
+    /// The bytes that [`save`](Session::save) would write.
+    ///
+    /// ```
+    /// # std::env::set_current_dir("../../../models").unwrap();
+    /// # use afmoe::{Context, Model};
+    /// let model = Model::open("pico-q8_0.gguf")?;
+    /// let mut session = Context::new(&model)?.session()?;
+    /// session.append(&model.tokenize("Once upon a time")?)?;
+    /// let saved = session.save_to_vec()?;
+    ///
+    /// let mut restored = Context::new(&model)?.session()?;
+    /// restored.load_from_slice(&saved)?;
+    /// assert_eq!(restored.logits()?, session.logits()?);
+    /// # Ok::<(), afmoe::Error>(())
+    /// ```
+    pub fn save_to_vec(&self) -> Result<Vec<u8>> {
+        // SAFETY: all pointers are good for the call.
+        call::collect(0, |out: *mut u8, capacity, n, error| unsafe {
+            sys::afmoe_session_save_memory(self.as_ptr(), out.cast(), capacity, n, error)
+        })
+    }
+
+    /// [`load`](Session::load) from memory.
+    pub fn load_from_slice(&mut self, data: &[u8]) -> Result<()> {
+        let (bytes, n_bytes) = (data.as_ptr().cast(), data.len() as u64);
+        // SAFETY: the bytes live for the call.
+        call(|error| unsafe { sys::afmoe_session_load_memory(self.as_ptr(), bytes, n_bytes, error) })?;
+        Ok(())
+    }
+
     /// Tokens of the timeline.
     pub fn tokens(&self) -> Result<Vec<Token>> {
         // SAFETY: Token and afmoe_token are both of 32 bits, and no id is negative.
@@ -460,6 +541,8 @@ impl Session {
             decode_time: Duration::from_nanos(raw.decode_ns),
             n_reused: raw.n_reused,
             page_bytes: raw.page_bytes,
+            n_drafted: raw.n_drafted,
+            n_draft_accepted: raw.n_draft_accepted,
         })
     }
 }

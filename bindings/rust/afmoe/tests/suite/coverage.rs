@@ -7,8 +7,10 @@ use std::fs;
 use super::repository;
 
 /// Functions the safe layer does without; at most 5.
-const LEFT_OUT: [(&str, &str); 1] =
-    [("afmoe_session_logits", "Session::logits is the view, which borrows; to_vec copies")];
+const LEFT_OUT: [(&str, &str); 2] = [
+    ("afmoe_session_logits", "Session::logits is the view, which borrows; to_vec copies"),
+    ("afmoe_scheduler_run", "Scheduler::run steps, so that a closure's panic goes on after its step"),
+];
 
 /// All sources without their comments.
 fn sources() -> String {
@@ -40,11 +42,11 @@ fn of_the_whole_header() {
     assert_eq!(missing, LEFT_OUT.map(|(name, _)| name));
     assert!(LEFT_OUT.len() <= 5);
 
-    // OK and END are what Result and Finish say.
+    // OK is what Result says.
     let constants = names(&record, "constant");
     assert!(constants.len() > 60, "{constants:?}");
     let missing: Vec<_> = constants.into_iter().filter(|name| !used.contains(name)).collect();
-    assert_eq!(missing, ["AFMOE_OK", "AFMOE_END"]);
+    assert_eq!(missing, ["AFMOE_OK"]);
 
     let members = names(&record, "member");
     assert!(members.len() > 150, "{members:?}");

@@ -6,6 +6,9 @@ mod coverage;
 mod generate;
 mod lifetimes;
 mod same_as_c;
+mod scheduler;
+mod state;
+mod step;
 mod surface;
 
 use afmoe::{Context, ContextOptions, Model, Session};
