@@ -261,14 +261,14 @@ def test_a_progress_that_raises(session):
     def progress(done, total):
         raise Mine
     with pytest.raises(Mine) as raised:
-        session.append(range(500), progress=progress)
+        session.append(range(1500), progress=progress)
     assert raised.value.__context__ is None
     kept = session.n_tokens
-    assert 0 < kept < 500
-    session.append(range(kept, 500))
+    assert 0 < kept < 1500
+    session.append(range(kept, 1500))
     whole = session.logits()
     session.rewind(0)
-    session.append(range(500))
+    session.append(range(1500))
     assert whole.tobytes() == session.logits().tobytes()
 
 
