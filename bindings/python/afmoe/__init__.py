@@ -21,6 +21,7 @@ from ._ffi import Token as TokenKind
 from ._ffi import afmoe_context_info as ContextInfo
 from ._ffi import afmoe_memory as Memory
 from ._ffi import afmoe_model_info as ModelInfo
+from ._ffi import afmoe_scheduler_info as SchedulerInfo
 from ._ffi import afmoe_session_stats as SessionStats
 from ._library import lib as _lib
 from ._library import path as library_path
@@ -31,7 +32,9 @@ from .errors import (AbiError, AfmoeError, BusyError, CancelledError, CapacityEr
 from .generation import Generation, GenerationConfig, Piece
 from .model import Model, Tensor, estimate
 from .sampler import Sampler
+from .scheduler import Request, Scheduler
 from .session import AppendResult, Session
+from .step import StepItem
 from .text import StreamDecoder, Tokenizer, TokenText
 
 __version__: str = _lib.afmoe_version_string().decode()
@@ -63,7 +66,7 @@ __all__ = [
     'Context', 'ContextFullError', 'ContextInfo', 'CorruptError', 'Cpu', 'FormatError', 'Generation',
     'GenerationConfig', 'InternalError', 'InvalidError', 'IoError', 'LimitError', 'Load', 'Log', 'Logger', 'Memory',
     'Model', 'ModelInfo', 'NoMemoryError', 'NotFoundError', 'NumericError', 'Piece', 'Pool', 'Precision', 'Progress',
-    'Sampler', 'Session', 'SessionStats', 'Special', 'StateError', 'Status', 'StreamDecoder', 'Tensor', 'TokenKind',
-    'TokenText', 'Tokenizer', 'TruncatedError', 'UnsupportedError', '__version__', 'build_features', 'cpu_level',
-    'cpu_level_name', 'errors', 'estimate', 'library_path', 'status_name',
+    'Request', 'Sampler', 'Scheduler', 'SchedulerInfo', 'Session', 'SessionStats', 'Special', 'StateError', 'Status',
+    'StepItem', 'StreamDecoder', 'Tensor', 'TokenKind', 'TokenText', 'Tokenizer', 'TruncatedError', 'UnsupportedError',
+    '__version__', 'build_features', 'cpu_level', 'cpu_level_name', 'errors', 'estimate', 'library_path', 'status_name',
 ]

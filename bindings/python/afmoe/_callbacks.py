@@ -52,7 +52,7 @@ class Calls:
 
     def guard(self, function: Callable[..., object], *arguments: Any) -> int:
         """Call it; 0, or 1 to stop the library's call."""
-        if threading.get_ident() in self._raised:
+        if self.raised:
             return 1
         try:
             function(*arguments)
@@ -60,6 +60,11 @@ class Calls:
         except BaseException as raised:
             self._raised[threading.get_ident()] = raised
             return 1
+
+    @property
+    def raised(self) -> bool:
+        """Whether `finish` on this thread will raise."""
+        return threading.get_ident() in self._raised
 
     def progress(self, function: Optional[Progress]) -> Any:
         if function is None:
@@ -105,14 +110,15 @@ class Calls:
             self.finish()
 
     @contextlib.contextmanager
-    def on_main(self) -> Iterator[Any]:
-        """As running, around a long call: with signals, where this is the main thread."""
+    def on_main(self, can_stop: bool = True) -> Iterator[Any]:
+        """As running, around a long call: with signals, where this is the main thread. can_stop: the call is given the
+        flag."""
         if threading.current_thread() is not threading.main_thread():
             with self.running() as flag:
                 yield flag
             return
         with self.running(), self.cancel._borrow as flag, _handlers_inside(self) as handlers:
-            if handlers.get(signal.SIGINT) is signal.default_int_handler:
+            if can_stop and handlers.get(signal.SIGINT) is signal.default_int_handler:
                 with _watching(self):
                     yield flag
             else:

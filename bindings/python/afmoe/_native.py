@@ -4,6 +4,7 @@ from __future__ import annotations
 import array
 import ctypes
 import enum
+import os
 import threading
 import weakref
 from types import TracebackType
@@ -17,6 +18,7 @@ from .errors import InvalidError, StateError, error_of
 S = TypeVar('S', bound=Struct)
 H = TypeVar('H', bound='Handle')
 E = TypeVar('E', bound=enum.IntEnum)
+Path = Union[str, bytes, 'os.PathLike[str]', 'os.PathLike[bytes]']
 
 UINT64_MAX = 2**64 - 1
 _ERROR_BYTES = ctypes.sizeof(_ffi.afmoe_error)
@@ -101,6 +103,26 @@ def tokens_in(tokens: Iterable[int], name: str = 'tokens') -> Tuple[Any, int]:
 def positions_in(positions: Iterable[int], name: str = 'positions') -> Tuple[Any, int]:
     values = [integer(int(value), ctypes.c_uint64, name) for value in positions]
     return (ctypes.c_uint64 * len(values))(*values), len(values)
+
+
+def memory_of(data: Any) -> Tuple[Any, int]:
+    """(address, bytes) of a buffer, with what keeps it there."""
+    if isinstance(data, bytes):
+        return ctypes.c_char_p(data), len(data)
+    memory = memoryview(data).cast('B')
+    if not memory.readonly:
+        return (ctypes.c_char * memory.nbytes).from_buffer(memory), memory.nbytes
+    from ._arrays import numpy
+    array = numpy().frombuffer(memory, dtype='uint8')
+    return array.ctypes.data_as(ctypes.c_void_p), memory.nbytes
+
+
+def path_in(path: Path) -> bytes:
+    """A path as C takes it."""
+    name = os.fsencode(path)
+    if b'\0' in name:
+        raise InvalidError(_ffi.AFMOE_INVALID, f'the path {name!r} has a zero byte in it')
+    return name
 
 
 class Borrow:

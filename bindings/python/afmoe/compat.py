@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from typing import Literal
 
 from . import _ffi
+from ._native import Path
 from .context import Context
 from .errors import ContextFullError, UnsupportedError
 from .generation import GenerationConfig, Piece, make_sampler
-from .model import Model, Path
+from .model import Model
 from .session import Prompt
 
 Response = Dict[str, Any]
@@ -44,6 +45,16 @@ def _refuse(given: Mapping[str, Any]) -> None:
 
 def _new_seed() -> int:
     return int.from_bytes(os.urandom(8), 'little')
+
+
+@dataclasses.dataclass(frozen=True)
+class LlamaState:
+    """A session that was saved; it can be pickled."""
+
+    input_ids: List[int]
+    n_tokens: int
+    llama_state: bytes
+    llama_state_size: int
 
 
 class Llama:
@@ -157,11 +168,13 @@ class Llama:
                 except ContextFullError:
                     return
 
-    def save_state(self) -> Any:
-        raise UnsupportedError(_ffi.AFMOE_UNSUPPORTED, 'save_state: libafmoe has no state files yet')
+    def save_state(self) -> LlamaState:
+        state = self._session.state()
+        return LlamaState(self._session.tokens, self._session.n_tokens, state, len(state))
 
-    def load_state(self, state: Any) -> None:
-        raise UnsupportedError(_ffi.AFMOE_UNSUPPORTED, 'load_state: libafmoe has no state files yet')
+    def load_state(self, state: LlamaState) -> None:
+        """Of the same model, precision and cells."""
+        self._session.restore(state.llama_state)
 
     # ---- Embeddings ----
 

@@ -2,17 +2,20 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterable, List, Optional, Tuple, Union
 
 if TYPE_CHECKING:
     from .model import Model
 
 from . import _ffi
 from ._callbacks import Calls, Logger
+from ._cancel import Cancel
 from ._ffi import Cells, Cpu, Precision
 from ._library import lib
 from ._native import Handle, call, choice, create, integer, make
+from .scheduler import Scheduler
 from .session import Session
+from .step import Outcome, StepItem, step
 
 Parallel = Callable[[int, Callable[[int], None]], object]
 """The host's parallel-for: parallel(n, task) calls task(w) once for each w < n, on any threads, and returns when all
@@ -80,3 +83,19 @@ class Context(Handle):
     def session(self) -> Session:
         """A new, empty timeline."""
         return Session(self)
+
+    def scheduler(self, **options: Any) -> Scheduler:
+        """A scheduler for sessions of this context: see Scheduler for the options."""
+        return Scheduler(self, **options)
+
+    def step(self, items: Iterable[Union[StepItem, Tuple[Session, Iterable[int]]]], *,
+             on_item: Optional[Callable[[int, Outcome], object]] = None,
+             cancel: Optional[Cancel] = None) -> List[Outcome]:
+        """Append to several sessions together: the weights are read once for all, and every session gets the bits that
+        append would give it alone.
+
+        An item is (session, tokens), or a StepItem with the options of append. What comes back is for each, in order,
+        the AppendResult or the AfmoeError it failed with (BusyError, ContextFullError, CancelledError, ...); one that
+        fails does not disturb the others. `on_item` is called with index and outcome as soon as each is done. `cancel`
+        stops all; so does what a callback raises, which comes out of here."""
+        return step(self, items, on_item, cancel)

@@ -20,7 +20,7 @@ from ._cancel import Cancel
 from ._ffi import Finish
 from ._library import lib
 from ._native import make, new_error, raise_for, tokens_in
-from .errors import CancelledError, ContextFullError, InvalidError
+from .errors import CancelledError, ContextFullError, InvalidError, UnsupportedError
 from .sampler import Sampler, recommended_options
 
 T = TypeVar('T')
@@ -61,13 +61,17 @@ class GenerationConfig:
     """control tokens have no text"""
     top_logprobs: int = 0
     """how many alternatives each piece has, up to 1024"""
+    max_draft: Optional[int] = None
+    """most tokens to guess ahead, up to 64, where text repeats: the same tokens, sooner. Not for stream, which computes
+    nothing ahead. None: 0"""
 
 
 _DRAWING = ('temperature', 'top_k', 'top_p', 'min_p', 'seed')
 _CHANGING = ('repetition_penalty', 'presence_penalty', 'frequency_penalty', 'logit_bias')
 
 
-def configure(config: Optional[GenerationConfig], keywords: Dict[str, Any]) -> GenerationConfig:
+def configure(config: Optional[GenerationConfig], keywords: Dict[str, Any],
+              is_stream: bool = False) -> GenerationConfig:
     """The configuration with these fields changed, checked where nothing below would."""
     made = dataclasses.replace(config or GenerationConfig(), **keywords)
     given = [name for name in _DRAWING + _CHANGING if getattr(made, name) is not None]
@@ -82,6 +86,9 @@ def configure(config: Optional[GenerationConfig], keywords: Dict[str, Any]) -> G
         value = getattr(made, name)
         if value is not None and value < 0:
             raise InvalidError(_ffi.AFMOE_INVALID, f'{name} is {value}, less than 0')
+    if is_stream and made.max_draft:
+        raise UnsupportedError(_ffi.AFMOE_UNSUPPORTED, f'max_draft is {made.max_draft}, but a stream computes nothing '
+                                                       f'ahead: use generate')
     return made
 
 
@@ -93,7 +100,7 @@ def make_sampler(model: Model, config: GenerationConfig) -> Sampler:
 
 
 @contextlib.contextmanager
-def _sampler(session: Session, config: GenerationConfig) -> Iterator[Sampler]:
+def sampler_for(session: Session, config: GenerationConfig) -> Iterator[Sampler]:
     if config.sampler is not None:
         yield config.sampler
         return
@@ -162,6 +169,10 @@ class Generation:
     prompt_tps: float
     generation_tokens: int
     generation_tps: float
+    n_drafted: int = 0
+    """tokens guessed ahead and computed"""
+    n_draft_accepted: int = 0
+    """of them, those that were right"""
 
     def __str__(self) -> str:
         return self.text
@@ -177,7 +188,9 @@ def _stop_tokens(config: GenerationConfig) -> List[int]:
     return [] if given is None else [given] if isinstance(given, int) else list(given)
 
 
-def _options(config: GenerationConfig, flag: Any, on_piece: Any) -> Tuple[_ffi.afmoe_generate_options, List[bytes]]:
+def options_of(config: GenerationConfig, flag: Any, on_piece: Any,
+               on_piece_data: Optional[int] = None) -> Tuple[_ffi.afmoe_generate_options, List[bytes]]:
+    """The options of C, and the stop strings in them."""
     strings = _stop_strings(config)
     stops, n_stops = tokens_in(_stop_tokens(config), 'eos_token_id')
     n = len(strings)
@@ -187,12 +200,53 @@ def _options(config: GenerationConfig, flag: Any, on_piece: Any) -> Tuple[_ffi.a
         stop_strings=(ctypes.c_char_p * n)(*strings) if n else None,
         stop_string_bytes=(ctypes.c_uint64 * n)(*map(len, strings)) if n else None, n_stop_strings=n,
         n_top_logprobs=config.top_logprobs, keep_special=not config.skip_special_tokens, on_piece=on_piece,
-        cancel=flag), strings
+        on_piece_data=on_piece_data, cancel=flag, max_draft=config.max_draft), strings
 
 
 def _alternatives(piece: Any) -> List[Tuple[int, float]]:
     n = piece.n_top
     return list(zip(piece.top_tokens[:n], piece.top_logprobs[:n])) if n else []
+
+
+class Collected:
+    """The pieces of one answer of the library's loop."""
+
+    def __init__(self, n_prompt: int, prompt_tps: float, on_piece: Optional[Callable[[Piece], object]]) -> None:
+        self.n_prompt, self.prompt_tps, self.on_piece = n_prompt, prompt_tps, on_piece
+        self.texts: List[str] = []
+        self.tokens: List[int] = []
+        self.logprobs: List[float] = []
+        self.tops: List[List[Tuple[int, float]]] = []
+        self.began = time.perf_counter()
+
+    def take(self, given: Any) -> None:
+        piece = given.contents
+        text = ctypes.string_at(piece.text, piece.text_bytes).decode()
+        token: Optional[int] = piece.token
+        top = _alternatives(piece)
+        self.texts.append(text)
+        if token == -1:
+            token = None
+        else:
+            self.tokens.append(piece.token)
+            self.logprobs.append(piece.logprob)
+            self.tops.append(top)
+        if self.on_piece is not None:
+            self.on_piece(Piece(text, token, piece.logprob, piece.position, top, None, self.n_prompt, self.prompt_tps,
+                                len(self.tokens), time.perf_counter() - self.began))
+
+    def answer(self, result: _ffi.afmoe_generate_result, strings: List[bytes]) -> Generation:
+        return Generation(
+            ''.join(self.texts), self.tokens, self.logprobs, self.tops, FINISH_REASONS[result.finish_reason],
+            result.stop_token if result.stop_token >= 0 else None,
+            strings[result.stop_string].decode() if result.stop_string >= 0 else None, self.n_prompt, self.prompt_tps,
+            result.n_generated, result.n_generated / max(result.elapsed_ns / 1e9, 1e-9), result.n_drafted,
+            result.n_draft_accepted)
+
+
+def is_answer(status: int, result: _ffi.afmoe_generate_result) -> bool:
+    """Whether the tokens so far are an answer: a full context and a cancel are ways to end."""
+    return status >= 0 or result.finish_reason in (Finish.CONTEXT, Finish.CANCELLED)
 
 
 def generate(session: Session, prompt: Optional[Prompt], config: GenerationConfig,
@@ -201,43 +255,18 @@ def generate(session: Session, prompt: Optional[Prompt], config: GenerationConfi
     """The library's loop."""
     n_prompt, prompt_tps = session._read(prompt, progress, cancel)
     calls = Calls(cancel)
-    texts: List[str] = []
-    tokens: List[int] = []
-    logprobs: List[float] = []
-    tops: List[List[Tuple[int, float]]] = []
-    began = time.perf_counter()
-
-    def take(given: Any) -> None:
-        piece = given.contents
-        text = ctypes.string_at(piece.text, piece.text_bytes).decode()
-        token: Optional[int] = piece.token
-        top = _alternatives(piece)
-        texts.append(text)
-        if token == -1:
-            token = None
-        else:
-            tokens.append(piece.token)
-            logprobs.append(piece.logprob)
-            tops.append(top)
-        if on_piece is not None:
-            on_piece(Piece(text, token, piece.logprob, piece.position, top, None, n_prompt, prompt_tps, len(tokens),
-                           time.perf_counter() - began))
-
-    guard = calls.guard
+    collected = Collected(n_prompt, prompt_tps, on_piece)
+    guard, take = calls.guard, collected.take
     thunk = _ffi.afmoe_piece_fn(lambda _, given: guard(take, given))
     result = make(_ffi.afmoe_generate_result)
     error = new_error()
-    with _sampler(session, config) as sampler, sampler._borrow as chooser, session._borrow as timeline:
+    with sampler_for(session, config) as sampler, sampler._borrow as chooser, session._borrow as timeline:
         with session.context._host.running(), calls.on_main() as flag:
-            options, strings = _options(config, flag, thunk)
+            options, strings = options_of(config, flag, thunk)
             status = lib.afmoe_generate(timeline, chooser, options, result, error)
-    if status < 0 and result.finish_reason not in (Finish.CONTEXT, Finish.CANCELLED):
+    if not is_answer(status, result):
         raise_for(error)
-    reason = FINISH_REASONS[result.finish_reason]
-    return Generation(
-        ''.join(texts), tokens, logprobs, tops, reason, result.stop_token if result.stop_token >= 0 else None,
-        strings[result.stop_string].decode() if result.stop_string >= 0 else None, n_prompt, prompt_tps,
-        result.n_generated, result.n_generated / max(result.elapsed_ns / 1e9, 1e-9))
+    return collected.answer(result, strings)
 
 
 class _Held:
@@ -334,7 +363,7 @@ def stream(session: Session, prompt: Optional[Prompt], config: GenerationConfig,
     now = time.perf_counter
     with contextlib.ExitStack() as stack:
         flag = stack.enter_context(cancel._borrow) if cancel is not None else None
-        steps = _Steps(session, stack.enter_context(_sampler(session, config)), config, n_prompt, flag)
+        steps = _Steps(session, stack.enter_context(sampler_for(session, config)), config, n_prompt, flag)
         if steps.decoder is not None:
             stack.enter_context(steps.decoder)
         n, began, reason = 0, now(), Finish.LENGTH

@@ -10,14 +10,13 @@ from ._callbacks import Calls, Logger, Progress
 from ._cancel import Cancel
 from ._ffi import Load
 from ._library import lib
-from ._native import UINT64_MAX, Handle, call, choice, create, fill, integer, make
+from ._native import UINT64_MAX, Handle, Path, call, choice, create, fill, integer, make, memory_of, path_in
 from .context import Context
 from .errors import NotFoundError
 from .sampler import Sampler
 from .session import Session
 from .text import Tokenizer
 
-Path = Union[str, bytes, 'os.PathLike[str]', 'os.PathLike[bytes]']
 M = TypeVar('M', bound='Model')
 
 
@@ -45,18 +44,6 @@ def _take_back(number: Optional[int]) -> None:
 
 
 _release = _ffi.afmoe_release_fn(_take_back)
-
-
-def _memory_of(data: Any) -> Tuple[Any, int]:
-    """(address, bytes) of a buffer, with what keeps it there."""
-    if isinstance(data, bytes):
-        return ctypes.c_char_p(data), len(data)
-    memory = memoryview(data).cast('B')
-    if not memory.readonly:
-        return (ctypes.c_char * memory.nbytes).from_buffer(memory), memory.nbytes
-    from ._arrays import numpy
-    array = numpy().frombuffer(memory, dtype='uint8')
-    return array.ctypes.data_as(ctypes.c_void_p), memory.nbytes
 
 
 class Model(Handle):
@@ -96,7 +83,7 @@ class Model(Handle):
         read; weights stay in the mapped file, or with load="read" come into private memory. `lock` keeps them there."""
         options = dict(tokenizer_only=tokenizer_only, inspect_only=inspect_only, strict=strict, lock=lock,
                        max_json_bytes=max_json_bytes)
-        return cls._open(lib.afmoe_model_open, (os.fsencode(path),), Calls(cancel), log, progress, load, options)
+        return cls._open(lib.afmoe_model_open, (path_in(path),), Calls(cancel), log, progress, load, options)
 
     @classmethod
     def open_fd(cls: Type[M], fd: int, offset: int = 0, length: Optional[int] = None, *, tokenizer_only: bool = False,
@@ -120,7 +107,7 @@ class Model(Handle):
         checkpoint closes; it must not change meanwhile."""
         options = dict(tokenizer_only=tokenizer_only, inspect_only=inspect_only, strict=strict, lock=lock,
                        max_json_bytes=max_json_bytes)
-        memory, n_bytes = _memory_of(data)
+        memory, n_bytes = memory_of(data)
         number = id(memory)
         _lent[number] = (memory, data)
         taken = ctypes.cast(memory, ctypes.c_void_p), n_bytes, _release, number
@@ -196,7 +183,7 @@ def estimate(path: Path, n_sessions: int = 1, n_tokens: int = 4096, *,
     """What it would take to open `path`, make one context and have sessions with so many tokens each. Options by the
     names of the C structs; headers are read, no weights."""
     out = _ffi.afmoe_memory(ctypes.sizeof(_ffi.afmoe_memory))
-    call(lib.afmoe_estimate, os.fsencode(path), make(_ffi.afmoe_model_options, **(model_options or {})),
+    call(lib.afmoe_estimate, path_in(path), make(_ffi.afmoe_model_options, **(model_options or {})),
          make(_ffi.afmoe_context_options, **(context_options or {})),
          integer(n_sessions, ctypes.c_uint64, 'n_sessions'), integer(n_tokens, ctypes.c_uint64, 'n_tokens'), out)
     return out

@@ -16,7 +16,8 @@ from ._callbacks import Calls, Progress
 from ._cancel import Cancel
 from ._ffi import Pool
 from ._library import lib
-from ._native import Handle, call, choice, create, fill, integer, make, positions_in, raise_for, new_error, tokens_in
+from ._native import (Handle, Path, call, choice, create, fill, integer, make, memory_of, new_error, path_in,
+                      positions_in, raise_for, tokens_in)
 from .generation import Generation, GenerationConfig, Piece
 
 Prompt = Union[str, Iterable[int]]
@@ -43,7 +44,7 @@ class AppendResult:
     expert_weights: Optional[Floats] = None
 
 
-class _Wanted:
+class Wanted:
     """The buffers of one computing call."""
 
     def __init__(self, session: Session, n_tokens: int, logprobs: Optional[Tuple[int, int]],
@@ -87,11 +88,47 @@ class Session(Handle):
     was computed is kept."""
 
     def __init__(self, context: Context) -> None:
+        with context._borrow as pointer:
+            self._begin(context, create(_ffi.afmoe_session, lib.afmoe_session_create, pointer))
+
+    def _begin(self, context: Context, pointer: Any) -> None:
+        self._own(pointer, lib.afmoe_session_free)
         self.context = context
         self.model_info: _ffi.afmoe_model_info = context.model.info
         self.tokenizer = context.model.tokenizer
-        with context._borrow as pointer:
-            self._own(create(_ffi.afmoe_session, lib.afmoe_session_create, pointer), lib.afmoe_session_free)
+
+    def fork(self) -> Session:
+        """A second session with the same timeline and logits. Nothing is computed, and memory is shared until one of
+        the two goes on."""
+        made = Session.__new__(Session)
+        with self._borrow as pointer:
+            made._begin(self.context, create(_ffi.afmoe_session, lib.afmoe_session_fork, pointer))
+        return made
+
+    # ---- State: what goes on to the same bits, also in another process ----
+
+    def save(self, path: Path) -> None:
+        """Write tokens, keys and values, and the last logits to a file, which only its owner may read. It replaces an
+        old one as a whole."""
+        with self._borrow as session:
+            call(lib.afmoe_session_save, session, path_in(path))
+
+    def load(self, path: Path) -> None:
+        """Become the session that was saved, of the same model, precision and cells. On failure nothing has changed."""
+        with self._borrow as session:
+            call(lib.afmoe_session_load, session, path_in(path))
+
+    def state(self) -> bytes:
+        """What save writes."""
+        with self._borrow as session:
+            out, n = fill(ctypes.c_char, 0, lib.afmoe_session_save_memory, session)
+        return bytes(memoryview(out)[:n])
+
+    def restore(self, state: Any) -> None:
+        """load from bytes, a bytearray, an mmap or any other buffer."""
+        memory, n_bytes = memory_of(state)
+        with self._borrow as session:
+            call(lib.afmoe_session_load_memory, session, memory, n_bytes)
 
     # ---- Calls that compute ----
 
@@ -99,7 +136,7 @@ class Session(Handle):
                  progress: Optional[Progress], logprobs: Optional[Tuple[int, int]],
                  positions: Optional[Iterable[int]], logits: bool, hidden: bool, experts: bool) -> AppendResult:
         array, n = tokens_in(tokens)
-        wanted = _Wanted(self, n, logprobs, positions, logits, hidden, experts)
+        wanted = Wanted(self, n, logprobs, positions, logits, hidden, experts)
         did = _ffi.afmoe_append_result(ctypes.sizeof(_ffi.afmoe_append_result))
         self._run(Calls(cancel), progress, n > 1, wanted.options, lambda session, options, error:
                   function(session, array, n, options, did, error))
@@ -109,7 +146,7 @@ class Session(Handle):
              function: Callable[..., int]) -> None:
         """One call with append options, where signals and the host's callbacks have their say."""
         if is_long and progress is None:
-            progress = _nothing  # between chunks, handlers of signals can run
+            progress = nothing  # between chunks, handlers of signals can run
         error = new_error()
         with self._borrow as session, self.context._host.running():
             with calls.on_main() if is_long else calls.running() as flag:
@@ -263,7 +300,7 @@ class Session(Handle):
                **keywords: Any) -> Iterator[Piece]:
         """The same piece by piece: nothing is computed until a piece is asked for, so the timeline holds the tokens
         given out and no more. The last piece has no token but the finish_reason, and text that was held back."""
-        config = generation.configure(generation_config, keywords)
+        config = generation.configure(generation_config, keywords, is_stream=True)
         return generation.stream(self, prompt, config, progress, cancel)
 
     async def agenerate(self, prompt: Optional[Prompt] = None, generation_config: Optional[GenerationConfig] = None, *,
@@ -278,11 +315,11 @@ class Session(Handle):
                       progress: Optional[Progress] = None, cancel: Optional[Cancel] = None,
                       **keywords: Any) -> AsyncIterator[Piece]:
         """stream, each step in a thread."""
-        config = generation.configure(generation_config, keywords)
+        config = generation.configure(generation_config, keywords, is_stream=True)
         async for piece in generation.stream_in_thread(
                 lambda flag: generation.stream(self, prompt, config, progress, flag), cancel):
             yield piece
 
 
-def _nothing(_done: int, _total: int) -> None:
+def nothing(_done: int, _total: int) -> None:
     pass

@@ -1,4 +1,6 @@
 """afmoe.compat.Llama: names of llama-cpp-python, dictionaries of OpenAI."""
+import pickle
+
 import afmoe
 import pytest
 from afmoe.compat import Llama
@@ -82,6 +84,18 @@ def test_low_level(llama):
     generator.close()
 
 
+@pytest.mark.skipif('state' not in afmoe.build_features().split(), reason='this build has no state')
+def test_state(llama):
+    llama.reset()
+    llama.eval([1, 2, 3])
+    state = pickle.loads(pickle.dumps(llama.save_state()))
+    assert (state.input_ids, state.n_tokens, state.llama_state_size) == ([1, 2, 3], 3, len(state.llama_state))
+    token = llama.sample(temp=0)
+    llama.eval([4, 5])
+    llama.load_state(state)
+    assert llama.n_tokens == 3 and llama.sample(temp=0) == token
+
+
 def test_embed(llama):
     one, two = llama.embed(['a fox', 'a wolf'], normalize=True)
     assert len(one) == 256 and abs(sum(value * value for value in one) - 1) < 1e-5 and one != two
@@ -91,8 +105,7 @@ def test_embed(llama):
 
 
 def test_refused(llama):
-    for call in (lambda: llama.save_state(), lambda: llama.load_state(None),
-                 lambda: llama.create_completion('a', suffix='b'), lambda: llama.create_completion('a', grammar='b'),
+    for call in (lambda: llama.create_completion('a', suffix='b'), lambda: llama.create_completion('a', grammar='b'),
                  lambda: llama.create_chat_completion(PARIS, tools=[{}]),
                  lambda: llama.create_chat_completion(PARIS, response_format={'type': 'json_object'}),
                  lambda: Llama(MODEL, n_gpu_layers=-1)):

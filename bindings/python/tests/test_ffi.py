@@ -20,6 +20,7 @@ MADE_BY_CALLERS = {name: kind for name, kind in STRUCTS.items() if name != 'afmo
 NOT_USED = {
     'afmoe_model_retain': 'objects of Python are counted by Python; the library counts its own references',
     'afmoe_cancel_retain': 'the same',
+    'afmoe_scheduler_run': 'steps made one by one, so that signals are seen between them',
     'afmoe_error_init': 'the package sets `size` itself, the one thing a caller must set',
 }
 
@@ -59,6 +60,11 @@ def larger(kind, fill):
     return made
 
 
+def scheduler_call(session, function, *arguments):
+    with session.context.scheduler() as scheduler:
+        return function(scheduler._borrow.pointer, *arguments)
+
+
 OPTIONS = {
     'afmoe_model_options': lambda given, session, error: lib.afmoe_model_open(
         ctypes.POINTER(_ffi.afmoe_model)(), MODEL.encode(), given, error),
@@ -75,6 +81,13 @@ OPTIONS = {
         ctypes.POINTER(_ffi.afmoe_sampler)(), session.context.model._borrow.pointer, given, error),
     'afmoe_generate_options': lambda given, session, error: lib.afmoe_generate(
         session._borrow.pointer, None, given, None, error),
+    'afmoe_step_options': lambda given, session, error: lib.afmoe_context_step(
+        session.context._borrow.pointer, None, 0, given, error),
+    'afmoe_step_item': lambda given, session, error: lib.afmoe_context_step(
+        session.context._borrow.pointer, given, 1, None, error),
+    'afmoe_scheduler_options': lambda given, session, error: lib.afmoe_scheduler_create(
+        ctypes.POINTER(_ffi.afmoe_scheduler)(), session.context._borrow.pointer, given, error),
+    'afmoe_request': lambda given, session, error: scheduler_call(session, lib.afmoe_scheduler_submit, given, error),
 }
 
 
@@ -98,6 +111,7 @@ RESULTS = {
     'afmoe_session_stats': lambda out, session: lib.afmoe_session_get_stats(session._borrow.pointer, out, None),
     'afmoe_generate_result': lambda out, session: (
         session.append([1]), lib.afmoe_generate(session._borrow.pointer, None, None, out, None))[1],
+    'afmoe_scheduler_info': lambda out, session: scheduler_call(session, lib.afmoe_scheduler_get_info, out, None),
 }
 
 

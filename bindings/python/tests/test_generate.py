@@ -180,6 +180,27 @@ def test_sampler(session, question, model):
             model.sampler(**wrong)
 
 
+def test_drafts(session, model):
+    """Guesses change how much is computed together, and no token."""
+    prompt = model.tokenizer.encode('one two three one two three one two three one two')
+    for keywords in ({}, {'do_sample': True, 'temperature': 0.7, 'seed': 5}):
+        plain = session.generate(prompt, max_new_tokens=40, ignore_eos=True, **keywords)
+        before = session.stats
+        drafted = session.generate(prompt, max_new_tokens=40, ignore_eos=True, max_draft=8, **keywords)
+        assert (plain.n_drafted, plain.n_draft_accepted) == (0, 0)
+        assert drafted.tokens == plain.tokens and drafted.text == plain.text
+        assert 0 <= drafted.n_draft_accepted <= drafted.n_drafted
+        after = session.stats
+        assert after.n_drafted - before.n_drafted == drafted.n_drafted > 0
+        assert after.n_draft_accepted - before.n_draft_accepted == drafted.n_draft_accepted
+    for wrong in (-1, 65):
+        with pytest.raises(afmoe.InvalidError):
+            session.generate(prompt, max_draft=wrong)
+    with pytest.raises(afmoe.UnsupportedError, match='nothing ahead'):
+        session.stream(prompt, max_draft=1)
+    assert next(session.stream(prompt, max_draft=0, **keywords)).token == plain.tokens[0]
+
+
 def test_wrong_keywords(session, question, model):
     with pytest.raises(afmoe.InvalidError, match='do_sample'):
         session.generate(question, temperature=0.5)

@@ -16,7 +16,21 @@ def use(path: str) -> None:
         rate: float = session.generate(text).generation_tps
         top: float = float(session.logits()[0]) + rate
         layers: int = model.info.n_layers
-        assert top and layers
+        state: bytes = session.fork().state()
+        assert top and layers and state
+
+
+def use_together(context: afmoe.Context) -> str:
+    with context.session() as one, context.session() as two, context.scheduler(max_running=2) as scheduler:
+        for outcome in context.step([(one, [1]), afmoe.StepItem(two, [1, 2], logits=True)]):
+            if isinstance(outcome, afmoe.AfmoeError):
+                raise outcome
+            n: int = outcome.n_computed
+            assert n
+        request: afmoe.Request = scheduler.submit(one, 'x', max_draft=4, on_done=lambda ended: print(ended.result()))
+        scheduler.run()
+        waiting: int = scheduler.info.n_waiting
+        return '' if waiting else request.result().text
 
 
 def use_compat(path: str) -> None:
