@@ -3,6 +3,7 @@
 
 #include "handles.h"
 #include "memory.h"
+#include "stop_strings.h"
 #include "structs.h"
 
 struct afmoe_scheduler {
@@ -118,6 +119,17 @@ static afmoe_status hold(struct held_request *held, afmoe_scheduler *scheduler, 
     return status;
 }
 
+/* What they are made into when the answer begins; here only whether that will do. */
+static afmoe_status check_stop_strings(const afmoe_generate_options *options, afmoe_error *error)
+{
+    struct stop_strings *stops;
+    if (options->n_stop_strings == 0) return AFMOE_OK;
+    afmoe_status status = afmoe__stop_strings_create(&stops, options->stop_strings, options->stop_string_bytes,
+                                                     options->n_stop_strings, error);
+    if (status == AFMOE_OK) afmoe__stop_strings_free(stops);
+    return status;
+}
+
 static afmoe_status fill(struct held_request *held, afmoe_scheduler *scheduler, const afmoe_request *request,
                          afmoe_error *error)
 {
@@ -137,6 +149,7 @@ static afmoe_status fill(struct held_request *held, afmoe_scheduler *scheduler, 
     if (status != AFMOE_OK) return status;
     core->from = afmoe__session_source(held->session, held->sampler ? held->sampler->core : scheduler->greedy);
     status = afmoe__generation_check(&core->from, &core->options, error);
+    if (status == AFMOE_OK) status = check_stop_strings(&core->options, error);
     if (status == AFMOE_OK && core->n_tokens == 0 && !afmoe__session_logits(core->from.session))
         status = afmoe__fail(error, AFMOE_STATE, "the session has no logits to start from, and there are no tokens");
     return status;

@@ -4,6 +4,7 @@ import re
 import select
 import subprocess
 import tempfile
+import termios
 import time
 import unittest
 
@@ -181,12 +182,24 @@ class Terminal(AtTerminal):
 
     def begin(self, name, *arguments):
         pid, terminal = self.start("chat", *arguments, TERM=name, LC_ALL="C")
+        self.edits = EDITS_LINES and name == "xterm"
         self.assertIn(b"/help", self.read(terminal, b"> "))
+        self.wait_for_editor(terminal)
         return pid, terminal
+
+    def wait_for_editor(self, terminal):
+        """Keys that come between the prompt and the editor's taking the terminal over are the system's, not its."""
+        end = time.monotonic() + 60
+        while self.edits and termios.tcgetattr(terminal)[3] & termios.ICANON:
+            self.assertLess(time.monotonic(), end, "the editor does not begin")
+            time.sleep(0.01)
 
     def say(self, terminal, text, until=b"\r\n> "):
         os.write(terminal, text)
-        return self.read(terminal, until)
+        out = self.read(terminal, until)
+        if out.endswith(b"> "):
+            self.wait_for_editor(terminal)
+        return out
 
     def leave(self, pid, terminal):
         """Ctrl-D, and again where it came between the prompt and the editor's taking the terminal over."""

@@ -512,6 +512,12 @@ static void test_refused(void **state)
     jobs[0].options.max_draft = 100;
     CHECK_STATUS(AFMOE_INVALID, afmoe_scheduler_submit(scheduler, &good, &error));
     jobs[0].options.max_draft = 0;
+    const char *empty = "";
+    const afmoe_generate_options before = jobs[0].options;
+    jobs[0].options.stop_strings = &empty;
+    jobs[0].options.n_stop_strings = 1;
+    CHECK_STATUS(AFMOE_INVALID, afmoe_scheduler_submit(scheduler, &good, &error));
+    jobs[0].options = before;
     CHECK_STATUS(AFMOE_OK, afmoe_scheduler_submit(scheduler, &good, &error));
     CHECK_STATUS(AFMOE_BUSY, afmoe_scheduler_submit(scheduler, &good, &error));
     request = good; /* the sampler is in use as well */
