@@ -65,6 +65,21 @@ FORCE_INLINE ints broadcast4(const void *p)
     return ints_set1_32(x);
 }
 
+/* Groups [first, first + n) of four numbers with those of each token, whose column k is the tile's first. */
+FORCE_INLINE void sum_groups(const int T, ints sum[TOKENS][2], const uint8_t (*numbers)[ROWS][4], int first,
+                             const int n, const struct activations *x, uint64_t k)
+{
+#pragma GCC unroll 8
+    for (int g = 0; g < n; g++) {
+        ints w0 = ints_load(numbers[first + g]), w1 = ints_load(numbers[first + g][LANES]);
+        for (int t = 0; t < T; t++) {
+            ints q = broadcast4(x[t].q + k + 4 * (uint64_t)(first + g));
+            sum[t][0] = add_products(sum[t][0], g == 0, w0, q);
+            sum[t][1] = add_products(sum[t][1], g == 0, w1, q);
+        }
+    }
+}
+
 /* ---- Bytes, 256 ---- */
 
 /* How many groups of four products fit the sum. */
@@ -85,15 +100,7 @@ FORCE_INLINE void multiply_bytes_256(enum tensor_format f, const int T, floats a
     for (int s = 0; s < n_scales; s++)
         for (int first = s * groups; first < (s + 1) * groups; first += fit) {
             ints sum[TOKENS][2];
-#pragma GCC unroll 8
-            for (int g = first; g < first + fit; g++) {
-                ints w0 = ints_load(tile->numbers[g]), w1 = ints_load(tile->numbers[g][LANES]);
-                for (int t = 0; t < T; t++) {
-                    ints q = broadcast4(x[t].q + k + 4 * (uint64_t)g);
-                    sum[t][0] = add_products(sum[t][0], g == first, w0, q);
-                    sum[t][1] = add_products(sum[t][1], g == first, w1, q);
-                }
-            }
+            sum_groups(T, sum, tile->numbers, first, fit, x, k);
             ints s0 = ints_load(tile->scales[s]), s1 = ints_load(tile->scales[s][LANES]);
             for (int t = 0; t < T; t++) {
                 whole[t][0] = add_scaled(whole[t][0], sum[t][0], s0);
@@ -178,15 +185,7 @@ FORCE_INLINE void multiply_bytes_32(enum tensor_format f, const int T, floats ac
         ints whole[TOKENS][2];
         for (int half = first; half < first + part; half += fit) {
             ints sum[TOKENS][2];
-#pragma GCC unroll 8
-            for (int g = half; g < half + fit; g++) {
-                ints w0 = ints_load(tile->numbers[g]), w1 = ints_load(tile->numbers[g][LANES]);
-                for (int t = 0; t < T; t++) {
-                    ints q = broadcast4(x[t].q + k + 4 * (uint64_t)g);
-                    sum[t][0] = add_products(sum[t][0], g == half, w0, q);
-                    sum[t][1] = add_products(sum[t][1], g == half, w1, q);
-                }
-            }
+            sum_groups(T, sum, tile->numbers, half, fit, x, k);
             for (int t = 0; t < T; t++)
                 for (int h = 0; h < 2; h++)
                     whole[t][h] = half == first ? widened(sum[t][h]) : ints_add_32(whole[t][h], widened(sum[t][h]));
