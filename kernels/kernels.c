@@ -24,9 +24,11 @@ void afmoe__kernels_select(struct kernels *out, int32_t level)
     afmoe__kernels_ref(out);
 #if defined(__x86_64__)
     if (level >= AFMOE_CPU_AVX2) afmoe__kernels_avx2(out);
+#if defined(AFMOE_HAVE_AVX512)
     if (level == AFMOE_CPU_AVXVNNI) afmoe__kernels_avxvnni(out);
     if (level >= AFMOE_CPU_AVX512) afmoe__kernels_avx512(out);
     if (level >= AFMOE_CPU_AVX512ICL) afmoe__kernels_avx512icl(out);
+#endif
 #else
     (void)level;
 #endif

@@ -23,7 +23,11 @@ const char *afmoe_version_string(void)
     "IQ3_S,IQ4_NL,IQ4_XS,TQ1_0,TQ2_0,MXFP4,NVFP4"
 
 #ifdef AFMOE_HAVE_X86
+#ifdef AFMOE_HAVE_AVX512
 #define X86 "avx2 avxvnni avx512 avx512icl "
+#else
+#define X86 "avx2 "
+#endif
 #else
 #define X86 ""
 #endif

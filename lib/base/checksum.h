@@ -3,6 +3,8 @@
 #ifndef AFMOE_BASE_CHECKSUM_H
 #define AFMOE_BASE_CHECKSUM_H
 
+/* Without its hints gcc decides itself, which it must at -Og: there it refuses what is always to be inlined. */
+#define XXH_NO_INLINE_HINTS 1
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
