@@ -225,7 +225,8 @@ static void whole_numbers(void **state)
     static const char *const formats[] = {"q4_0", "q8_0", "q2_k", "q3_k_m", "q4_k_m", "q5_k_m", "q6_k", "iq4_xs"};
     char path[4096], name[64];
     (void)state;
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+    const size_t n_formats = UNDER_SANITIZER ? 1 : sizeof formats / sizeof *formats;
+    for (size_t i = 0; i < n_formats; i++) {
         snprintf(name, sizeof name, "fixtures/gguf/blocks-%s.gguf", formats[i]);
         if (shared_path(path, sizeof path, name, "invariance of precision FAST")) check_fast(path);
     }
