@@ -1273,7 +1273,7 @@ static void find_levels(void)
     }
     if (cpu < AFMOE_CPU_AVX2) print_message("skipped: level avx2 (this CPU lacks it)\n");
     if (cpu < AFMOE_CPU_AVX512 && !add_emulated_levels())
-        print_message("skipped: level avx512 and those about it (this CPU lacks them)\n");
+        print_message("skipped: level avx512 and those above it (this CPU lacks them)\n");
 }
 
 int main(int argc, char **argv)
