@@ -259,24 +259,17 @@ FORCE_INLINE void multiply_tile(enum tensor_format f, enum family family, const 
         for (int h = 0; h < 2; h++) floats_store(acc[t] + LANES * h, sum[t][h]);
 }
 
-/* Every line that holds one of n_bytes bytes, which may lie past the end of the memory. */
-FORCE_INLINE void prefetch_lines(const void *p, uint64_t n_bytes)
-{
-    for (uintptr_t line = (uintptr_t)p & ~(uintptr_t)63; line < (uintptr_t)p + n_bytes; line += 64)
-        _mm_prefetch((const char *)line, _MM_HINT_T0);
-}
-
 /* One step for n_tokens tokens, TOKENS at a time; a rest is made even, which is why one token, whatever it is, and one
- * row of acc follow the last. `next`: the blocks of the step after this one, whose lines are asked for a few at a
- * time. */
+ * row of acc follow the last. n_next bytes from `next` on are asked for, a part with each group of tokens. */
 FORCE_INLINE void multiply_tokens(enum tensor_format f, enum family family, float acc[][ROWS], const union tile *tile,
                                   const struct activations *x, uint64_t n_tokens, uint64_t k, int n_units,
-                                  const uint8_t *const next[ROWS], uint64_t next_bytes)
+                                  const void *next, uint64_t n_next)
 {
-    uint64_t n_groups = (n_tokens + TOKENS - 1) / TOKENS, rows = (ROWS + n_groups - 1) / n_groups, row = 0;
+    uint64_t n_groups = (n_tokens + TOKENS - 1) / TOKENS, part = (n_next / 64 / n_groups + 1) * 64, asked = 0;
     for (uint64_t t = 0; t < n_tokens; t += TOKENS) {
         uint64_t left = n_tokens - t;
-        for (uint64_t end = row + rows; row < end && row < ROWS; row++) prefetch_lines(next[row], next_bytes);
+        if (asked < n_next) prefetch_bytes(next, asked, n_next - asked < part ? n_next - asked : part);
+        asked += part;
         if (left <= 2) multiply_tile(f, family, 2, acc + t, tile, x + t, k, n_units);
         else if (left <= 4) multiply_tile(f, family, 4, acc + t, tile, x + t, k, n_units);
         else multiply_tile(f, family, TOKENS, acc + t, tile, x + t, k, n_units);
@@ -284,15 +277,14 @@ FORCE_INLINE void multiply_tokens(enum tensor_format f, enum family family, floa
 }
 
 typedef void (*multiply_tokens_fn)(float acc[][ROWS], const union tile *tile, const struct activations *x,
-                                   uint64_t n_tokens, uint64_t k, int n_units, const uint8_t *const next[ROWS],
-                                   uint64_t next_bytes);
+                                   uint64_t n_tokens, uint64_t k, int n_units, const void *next, uint64_t n_next);
 
 #define DEFINE_MULTIPLY(name, format, kind)                                                                            \
     static __attribute__((noinline)) void multiply_tokens_##name(                                                      \
         float acc[][ROWS], const union tile *tile, const struct activations *x, uint64_t n_tokens, uint64_t k,         \
-        int n_units, const uint8_t *const next[ROWS], uint64_t next_bytes)                                             \
+        int n_units, const void *next, uint64_t n_next)                                                                \
     {                                                                                                                  \
-        multiply_tokens(format, family_of(kind), acc, tile, x, n_tokens, k, n_units, next, next_bytes);                \
+        multiply_tokens(format, family_of(kind), acc, tile, x, n_tokens, k, n_units, next, n_next);                    \
     }
 
 /* Tiles of words are alike for all their formats; those of bytes differ in how much fits a sum. */
@@ -338,13 +330,16 @@ FORCE_INLINE void multiply_rows(enum tensor_format f, enum family family, decode
     const uint8_t *blocks[ROWS];
     for (uint64_t r = 0; r < ROWS; r++) blocks[r] = rows + (r < n ? r : n - 1) * row_bytes;
     memset(scratch->acc, 0, (n_tokens + 1) * sizeof scratch->acc[0]);
-    for (uint64_t k = 0; k < n_columns; k += STEP) {
+    /* While a step is computed, as many bytes are asked for of the rows that follow these, or of what lies there: a
+     * whole group of rows ahead, since the order of the memory is not that of the steps; and half of them before the
+     * tile is made, as a core waits when it has asked for some 20 lines. */
+    const uint64_t n_next = (uint64_t)bytes * STEP / (uint64_t)elements * ROWS, half = n_next / 128 * 64;
+    uintptr_t next = (uintptr_t)rows + ROWS * row_bytes;
+    for (uint64_t k = 0; k < n_columns; k += STEP, next += n_next) {
         int n_units = n_columns - k < STEP ? (int)(n_columns - k) / UNIT : UNITS;
+        prefetch_bytes((const void *)next, 0, half);
         decode_tile(f, family, decode, elements, bytes, &scratch->tile, blocks, n_units);
-        if (k + STEP >= n_columns) /* next come the rows that follow these, or what lies there */
-            for (uint64_t r = 0; r < ROWS; r++) blocks[r] = (const uint8_t *)((uintptr_t)rows + (ROWS + r) * row_bytes);
-        multiply(scratch->acc, &scratch->tile, x, n_tokens, k, n_units, blocks,
-                 (uint64_t)bytes * STEP / (uint64_t)elements);
+        multiply(scratch->acc, &scratch->tile, x, n_tokens, k, n_units, (const void *)(next + half), n_next - half);
     }
     for (uint64_t t = 0; t < n_tokens; t++) memcpy(out + t * out_stride, scratch->acc[t], n * sizeof *out);
 }
