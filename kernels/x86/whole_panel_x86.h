@@ -12,6 +12,12 @@
 #ifndef KEEP_IN_ORDER
 #define KEEP_IN_ORDER(v) __asm__("" : "+x"(v))
 #endif
+/* gcc loads weights again for every token rather than keep them (a sixth of the speed); clang spills others for them. */
+#ifdef __clang__
+#define KEEP_LOADED(v) (void)(v)
+#else
+#define KEEP_LOADED(v) KEEP_IN_ORDER(v)
+#endif
 
 #include "tile_avx2.h"
 #include "whole_row_x86.h"
@@ -72,6 +78,8 @@ FORCE_INLINE void sum_groups(const int T, ints sum[TOKENS][2], const uint8_t (*n
 #pragma GCC unroll 8
     for (int g = 0; g < n; g++) {
         ints w0 = ints_load(numbers[first + g]), w1 = ints_load(numbers[first + g][LANES]);
+        KEEP_LOADED(w0);
+        KEEP_LOADED(w1);
         for (int t = 0; t < T; t++) {
             ints q = broadcast4(x[t].q + k + 4 * (uint64_t)(first + g));
             sum[t][0] = add_products(sum[t][0], g == 0, w0, q);
@@ -135,6 +143,8 @@ FORCE_INLINE void multiply_words(const int T, const int n, ints whole[TOKENS][2]
 #pragma GCC unroll 16
     for (int j = 0; j < n; j++) {
         ints w0 = ints_load(numbers[j]), w1 = ints_load(numbers[j][LANES]);
+        KEEP_LOADED(w0);
+        KEEP_LOADED(w1);
         for (int t = 0; t < T; t++) {
             ints q = broadcast4(words_of(&x[t]) + k + 2 * (uint64_t)j);
             whole[t][0] = add_words(whole[t][0], w0, q);
