@@ -901,7 +901,8 @@ AFMOE_API void afmoe_request_init(afmoe_request *request, uint32_t size);
 /** Holds a reference on the context. */
 AFMOE_API afmoe_status afmoe_scheduler_create(afmoe_scheduler **out, afmoe_context *context,
                                               const afmoe_scheduler_options *options, afmoe_error *error);
-/** Requests that are not done end as CANCELLED. */
+/** Requests that are not done end as CANCELLED. In a child of fork they are the parent's: sessions and samplers are let
+ *  go, and on_done is not called. */
 AFMOE_API void afmoe_scheduler_free(afmoe_scheduler *scheduler);
 
 /** Put a request in line; callable from any thread, also while another is in step or run. LIMIT: max_waiting are
