@@ -524,6 +524,8 @@ AFMOE_API afmoe_status afmoe_context_get_memory(afmoe_context *context, afmoe_me
 /* ---- Session ---------------------------------------------------------------------------------------------------- */
 
 typedef struct afmoe_session afmoe_session;
+    uint64_t drafts;          /* logits of tokens guessed ahead, held while an answer is made with max_draft
+                                 (afmoe_generate_options); in an estimate: of all n_sessions for a max_draft of 1 */
 
 /** An empty timeline. Memory comes with its tokens. */
 AFMOE_API afmoe_status afmoe_session_create(afmoe_session **out, afmoe_context *context, afmoe_error *error);

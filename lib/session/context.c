@@ -1,6 +1,7 @@
 /* Context, see context.h: options checked and resolved, decoder and page store made from them. */
 #include "context_private.h"
 
+#include "ahead.h"
 #include "checked.h"
 #include "cpu.h"
 #include "error.h"
@@ -228,6 +229,7 @@ static bool count_pages(const struct page_plan *plan, uint64_t n_sessions, uint6
 {
     uint64_t first = afmoe__plan_first_kept(plan, n_tokens);
     uint64_t held = afmoe__plan_pages_held(plan, first, n_tokens) +
+    out->drafts = context->n_draft_bytes;
                     plan->n_sliding * afmoe__plan_pages_behind(plan, first, n_tokens);
     *out = 0;
     if (n_sessions == 0) return true;
@@ -250,7 +252,8 @@ afmoe_status afmoe__context_estimate(const struct model_config *config, const af
     out->prefixes = options->prefix_bytes < options->max_page_bytes ? options->prefix_bytes : options->max_page_bytes;
     if (!count_pages(&context.plan, n_sessions, n_tokens, &n_pages) ||
         !checked_mul(n_pages, afmoe__pages_block_bytes(page_bytes(&context)), &out->pages) ||
-        !checked_mul(n_sessions, afmoe__session_bytes(&context), &out->sessions))
+        !checked_mul(n_sessions, afmoe__session_bytes(&context), &out->sessions) ||
+        !checked_mul(n_sessions, afmoe__ahead_bytes(&context, 1), &out->drafts))
         return afmoe__fail(error, AFMOE_LIMIT, "%llu sessions take more than 2^64 bytes",
                            (unsigned long long)n_sessions);
     if (n_pages <= options->max_page_bytes / page_bytes(&context)) return AFMOE_OK;

@@ -34,7 +34,7 @@ struct context {
     enum cell_format cell_format;
     uint64_t max_tokens;
     struct page_plan plan;
-    _Atomic uint64_t n_sessions;
+    _Atomic uint64_t n_sessions, n_draft_bytes;
 };
 
 #endif

@@ -682,6 +682,9 @@ class afmoe_memory(Struct):
 
 
 class afmoe_session(ctypes.Structure):
+    drafts: int
+    """logits of tokens guessed ahead, held while an answer is made with max_draft
+    (afmoe_generate_options); in an estimate: of all n_sessions for a max_draft of 1"""
     """Opaque."""
 
 
@@ -692,6 +695,7 @@ class afmoe_append_options(Struct):
     reserved: int
     """0"""
     cancel: Any
+        ('drafts', ctypes.c_uint64),
     """checked in every layer. Default NULL"""
     progress: Any
     """after every chunk, in tokens. Default NULL"""
