@@ -129,10 +129,14 @@ static afmoe_status allocate_pass(struct context *context, afmoe_error *error)
     return AFMOE_OK;
 }
 
-static afmoe_status build(struct context *context, const afmoe_context_options *options, afmoe_error *error)
+static afmoe_status build(struct context *context, const afmoe_context_options *options, uint64_t fingerprint,
+                          afmoe_error *error)
 {
     struct decoder_options decoder;
     afmoe_status status = resolve(context, &decoder, options, error);
+    if (status == AFMOE_OK)
+        status = afmoe__prefix_folder_open(&context->prefix_folder, context, options->prefix_folder,
+                                           options->prefix_folder_bytes, fingerprint, error);
     if (status != AFMOE_OK) return status;
 
     if ((status = afmoe__turns_init(&context->turns, error)) != AFMOE_OK) return status;
@@ -160,7 +164,7 @@ static void log_choice(const struct context *context, const afmoe_context_option
 
 afmoe_status afmoe__context_create(struct context **out, const struct model_config *config,
                                    const struct model_weights *weights, const afmoe_context_options *options,
-                                   afmoe_error *error)
+                                   uint64_t fingerprint, afmoe_error *error)
 {
     *out = NULL;
     struct context *context = afmoe__alloc_zeroed(1, sizeof *context);
@@ -168,7 +172,7 @@ afmoe_status afmoe__context_create(struct context **out, const struct model_conf
     context->config = config;
     context->weights = weights;
     context->owner = getpid();
-    afmoe_status status = build(context, options, error);
+    afmoe_status status = build(context, options, fingerprint, error);
     if (status != AFMOE_OK) {
         afmoe__context_free(context);
         return status;
@@ -184,6 +188,7 @@ void afmoe__context_free(struct context *context)
     afmoe__decoder_free(context->decoder);
     afmoe__free(context->pass_block);
     afmoe__prefixes_free(context->prefixes);
+    afmoe__prefix_folder_close(context->prefix_folder);
     afmoe__pages_free(context->pages);
     /* In a child of fork a waiter that is not there would be waited for. */
     if (context->has_turns && context->owner == getpid()) afmoe__turns_destroy(&context->turns);
@@ -214,6 +219,7 @@ void afmoe__context_info(struct context *context, afmoe_context_info *out)
     out->max_tokens = context->max_tokens;
     out->page_bytes = afmoe__pages_bytes(context->pages);
     out->scratch_bytes = scratch_bytes(context);
+    afmoe__prefix_folder_counts(context->prefix_folder, out);
 }
 
 void afmoe__context_memory(struct context *context, afmoe_memory *out)
@@ -222,6 +228,7 @@ void afmoe__context_memory(struct context *context, afmoe_memory *out)
     out->pages = afmoe__pages_memory(context->pages, &out->prefixes);
     out->prefixes += afmoe__prefixes_memory(context->prefixes);
     out->sessions = context->n_sessions * afmoe__session_bytes(context);
+    out->drafts = context->n_draft_bytes;
 }
 
 /* Pages of n sessions: while the last one grows, the others have given back what they can. */
@@ -229,7 +236,6 @@ static bool count_pages(const struct page_plan *plan, uint64_t n_sessions, uint6
 {
     uint64_t first = afmoe__plan_first_kept(plan, n_tokens);
     uint64_t held = afmoe__plan_pages_held(plan, first, n_tokens) +
-    out->drafts = context->n_draft_bytes;
                     plan->n_sliding * afmoe__plan_pages_behind(plan, first, n_tokens);
     *out = 0;
     if (n_sessions == 0) return true;
