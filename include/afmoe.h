@@ -461,12 +461,28 @@ typedef struct afmoe_context_options {
                                   between these is used up to the snapshot before. What was used longest ago goes
                                   first, also where a session needs the room. Whoever shares a context can tell by time
                                   and n_reused what others have read. Default 0: none */
+    const char *prefix_folder; /* a folder on disk for the same, see afmoe_context_create; copied. Default NULL: none */
+    uint64_t prefix_folder_bytes; /* the most that may lie there for this model, precision and cells. Default 2^33 */
 } afmoe_context_options;
 
 AFMOE_API void afmoe_context_options_init(afmoe_context_options *options, uint32_t size);
 
 /** Make a context. STATE when the model was opened without weights. Worker threads start here (n_threads - 1: the
  *  calling thread works too) and sleep when idle.
+ *
+ *  With `prefix_folder` what a session holds when it is freed, from 64 tokens on, is written there as a state, before
+ *  the free returns: it takes what afmoe_session_save takes but does not wait for the disk; tokens that lie there
+ *  already cost nothing. When a session without tokens begins (append, sync, step, a request), the files with its first
+ *  64 tokens are looked at, and the one that holds the longest beginning it can go on from is read, if that is longer
+ *  than what prefix_bytes has. A file serves tokens that go on where it ends, or leave it at most rewind_tokens before.
+ *  The result has the bits it would have anyway. What was used longest ago is removed first. Any number of contexts and
+ *  processes may share a folder; files of other models, precisions, cells or versions are left alone and not counted.
+ *  A file that is gone, damaged or cannot be written is no failure of any call: afmoe_context_info counts these.
+ *
+ *  The conversations lie there in the clear. A folder that is not there is made for its owner alone; one that is must
+ *  belong to the process's user and be closed to all others (INVALID), for who can write to it decides what sessions
+ *  remember. NOT_FOUND: the folder above is not there. IO: it cannot be written to. UNSUPPORTED: this build has no
+ *  "state".
  *
  *  Threads do not survive fork: in the child, calls on the context and its sessions answer STATE, and freeing them
  *  works (memory of a session that another thread was computing on stays allocated there). */
@@ -484,6 +500,9 @@ typedef struct afmoe_context_info {
     uint64_t max_tokens;
     uint64_t page_bytes;     /* key/value memory held now by all sessions and the free list */
     uint64_t scratch_bytes;  /* working memory held now */
+    uint64_t n_prefix_files_read;    /* of prefix_folder, by sessions that began with one */
+    uint64_t n_prefix_files_written;
+    uint64_t n_prefix_files_failed;  /* not written, or damaged and therefore removed */
 } afmoe_context_info;
 
 AFMOE_API void afmoe_context_info_init(afmoe_context_info *info, uint32_t size);
@@ -505,6 +524,8 @@ typedef struct afmoe_memory {
     uint64_t sessions;        /* tokens, last logits and page tables */
     uint64_t prefixes;        /* what finished sessions have left, pages that others share included and not in `pages`;
                                  in an estimate the most they may leave (prefix_bytes) */
+    uint64_t drafts;          /* logits of tokens guessed ahead, held while an answer is made with max_draft
+                                 (afmoe_generate_options); in an estimate: of all n_sessions for a max_draft of 1 */
 } afmoe_memory;
 
 AFMOE_API void afmoe_memory_init(afmoe_memory *memory, uint32_t size);
@@ -901,7 +922,8 @@ AFMOE_API void afmoe_request_init(afmoe_request *request, uint32_t size);
 /** Holds a reference on the context. */
 AFMOE_API afmoe_status afmoe_scheduler_create(afmoe_scheduler **out, afmoe_context *context,
                                               const afmoe_scheduler_options *options, afmoe_error *error);
-/** Requests that are not done end as CANCELLED. */
+/** Requests that are not done end as CANCELLED. In a child of fork they are the parent's: sessions and samplers are let
+ *  go, and on_done is not called. */
 AFMOE_API void afmoe_scheduler_free(afmoe_scheduler *scheduler);
 
 /** Put a request in line; callable from any thread, also while another is in step or run. LIMIT: max_waiting are

@@ -29,7 +29,7 @@ enum { MAX_STOPS = 64 };
 
 struct settings {
     enum command command;
-    const char *model, *prompt, *system, *precision, *cells, *cpu;
+    const char *model, *prompt, *system, *precision, *cells, *cpu, *prefix_folder, *state;
     const char *stops[MAX_STOPS];
     uint64_t n_stops;
     uint64_t n_predict, n_draft, context, window; /* UINT64_MAX: not given */
@@ -161,12 +161,14 @@ bool end_answer(struct answer *answer);
 /* Tokens a second. */
 double rate(uint64_t n_tokens, uint64_t ns);
 
-/* ---- Saved talks, for chat: cli_talk.c ---- */
+/* ---- Saved talks, for run and chat: cli_talk.c ---- */
 
 /* Takes `content` over, whose last token is the one before `end`; false after a message. Roles are static. */
 typedef bool (*message_fn)(void *user_data, const char *role, char *content, uint64_t end);
 /* The messages that tokens in ChatML are made of; false after a message when they are not. */
 bool split_talk(const afmoe_model *model, const struct tokens *tokens, message_fn message, void *user_data);
+/* Are they? False after a message. */
+bool is_talk(const afmoe_model *model, const struct tokens *tokens);
 
 /* ---- Ctrl-C: cli_interrupt.c ---- */
 

@@ -125,6 +125,9 @@ bool context_options(const struct settings *settings, afmoe_context_options *out
     if (settings->precision && !precision_of(settings->precision, &out->precision)) return false;
     if (settings->cells && !cells_of(settings->cells, &out->cells)) return false;
     if (settings->cpu && !level_of(settings->cpu, &out->cpu_level)) return false;
+    out->prefix_folder = settings->prefix_folder;
+    /* So that what is kept serves every text with the same beginning. */
+    if (settings->prefix_folder) out->rewind_tokens = settings->context != UINT64_MAX ? settings->context : 4096;
     out->log = log_line;
     out->log_data = (void *)settings;
     return true;

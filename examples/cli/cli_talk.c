@@ -65,3 +65,15 @@ bool split_talk(const afmoe_model *model, const struct tokens *tokens, message_f
     }
     return true;
 }
+
+static bool drop_message(void *user_data, const char *role, char *content, uint64_t end)
+{
+    (void)user_data, (void)role, (void)end;
+    free(content);
+    return true;
+}
+
+bool is_talk(const afmoe_model *model, const struct tokens *tokens)
+{
+    return split_talk(model, tokens, drop_message, NULL);
+}

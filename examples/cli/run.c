@@ -1,4 +1,4 @@
-/* afmoe run: a prompt in, the answer out while it is made. */
+/* afmoe run: a prompt in, the answer out while it is made; with --state behind what was said before. */
 #include "cli.h"
 
 #include <inttypes.h>
@@ -15,6 +15,8 @@ struct run {
     afmoe_sampler *sampler;
     struct buffer prompt;
     struct tokens tokens;
+    bool raw;     /* no template */
+    bool goes_on; /* a state was loaded */
 };
 
 /* ---- The prompt ---- */
@@ -81,7 +83,7 @@ static int tokenize_raw(struct run *run)
     afmoe_model_info info;
     afmoe_model_info_init(&info, sizeof info);
     afmoe_model_get_info(run->model, &info, NULL);
-    if (!info.add_bos || info.bos_token < 0) return EXIT_OK;
+    if (!info.add_bos || info.bos_token < 0 || run->goes_on) return EXIT_OK;
     struct tokens *tokens = &run->tokens;
     if (tokens->n && tokens->ids[0] == info.bos_token) return EXIT_OK;
     afmoe_token *ids = realloc(tokens->ids, (tokens->n + 1) * sizeof *ids);
@@ -99,12 +101,9 @@ static int tokenize_raw(struct run *run)
 static int tokenize_prompt(struct run *run)
 {
     const struct settings *s = run->settings;
-    bool raw = s->raw;
-    if (!raw && !has_template(run->model)) {
-        if (!s->quiet) complain("the vocabulary has no ChatML tokens: the prompt is continued as it is");
-        raw = true;
-    }
-    if (!raw) return tokenize_chat(run);
+    if (!s->raw && run->raw && !s->quiet)
+        complain("the vocabulary has no ChatML tokens: the prompt is continued as it is");
+    if (!run->raw) return tokenize_chat(run);
     if (s->system) {
         complain("a system message needs the ChatML template, which a raw prompt does without");
         return EXIT_USAGE;
@@ -124,6 +123,31 @@ static int make_objects(struct run *run)
     if (code != EXIT_OK) return code;
     if (!context_options(s, &computing)) return EXIT_USAGE;
     return make_session(&run->context, &run->session, run->model, &computing);
+}
+
+/* ---- What was said before ---- */
+
+static int load_state(struct run *run)
+{
+    const struct settings *s = run->settings;
+    afmoe_error error;
+    struct tokens tokens;
+    afmoe_error_init(&error, sizeof error);
+    run->raw = s->raw || !has_template(run->model);
+    if (!s->state) return EXIT_OK;
+    afmoe_status status = afmoe_session_load(run->session, s->state, &error);
+    if (status == AFMOE_NOT_FOUND) return EXIT_OK;
+    if (status != AFMOE_OK) return complain_error(&error);
+    int code = session_tokens(&tokens, run->session);
+    run->goes_on = code == EXIT_OK && tokens.n > 0;
+    if (run->goes_on && s->system) {
+        complain("%s has the beginning of the talk: a system message comes too late", s->state);
+        code = EXIT_USAGE;
+    } else if (run->goes_on && !run->raw && !is_talk(run->model, &tokens)) {
+        code = EXIT_FAILED;
+    }
+    free(tokens.ids);
+    return code;
 }
 
 /* ---- The answer ---- */
@@ -171,6 +195,23 @@ static int answer(struct run *run, afmoe_error *error)
     return EXIT_OK;
 }
 
+/* The answer is a message like the others: its end belongs to it, whatever it was cut by. */
+static int save_state(struct run *run, afmoe_error *error)
+{
+    static const char end[] = "<|im_end|>\n";
+    const char *path = run->settings->state;
+    struct tokens tokens = {NULL, 0};
+    if (!path) return EXIT_OK;
+    int code = run->raw ? EXIT_OK : tokenize_text(&tokens, run->model, end, sizeof end - 1);
+    if (code != EXIT_OK) return code;
+    afmoe_status status = afmoe_session_append(run->session, tokens.ids, tokens.n, NULL, NULL, error);
+    if (status == AFMOE_OK) status = afmoe_session_save(run->session, path, error);
+    free(tokens.ids);
+    if (status != AFMOE_CONTEXT_FULL) return status == AFMOE_OK ? EXIT_OK : complain_error(error);
+    complain("%s stays as it was, for there is no room to end the answer: %s (%s)", path, error->message, advice(run));
+    return EXIT_FAILED;
+}
+
 static void tell_speeds(const struct run *run)
 {
     afmoe_session_stats stats;
@@ -190,12 +231,15 @@ static int run_all(struct run *run)
     afmoe_error_init(&error, sizeof error);
     int code = open_model(&run->model, run->settings, false);
     if (code == EXIT_OK) code = make_objects(run);
+    if (code == EXIT_OK) code = load_state(run);
     if (code == EXIT_OK) code = get_prompt(run);
     if (code == EXIT_OK) code = tokenize_prompt(run);
     if (code == EXIT_OK) code = watch_interrupt(INTERRUPT_ONCE);
     if (code == EXIT_OK) code = read_prompt(run, &error);
-    if (code == EXIT_OK && !afmoe_cancel_is_set(interrupt)) code = answer(run, &error);
+    if (code != EXIT_OK || afmoe_cancel_is_set(interrupt)) return code;
+    code = answer(run, &error);
     if (code == EXIT_OK) tell_speeds(run);
+    if (code == EXIT_OK) code = save_state(run, &error);
     return code;
 }
 

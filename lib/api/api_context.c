@@ -19,7 +19,8 @@ afmoe_status afmoe_context_create(afmoe_context **out, afmoe_model *model, const
 
     afmoe_context *context = afmoe__alloc_zeroed(1, sizeof *context);
     if (!context) return afmoe__fail_memory(error, sizeof *context, "a context");
-    status = afmoe__context_create(&context->core, &model->checkpoint.config, &model->checkpoint.weights, &full, error);
+    status = afmoe__context_create(&context->core, &model->checkpoint.config, &model->checkpoint.weights, &full,
+                                    full.prefix_folder ? afmoe__model_fingerprint(model) : 0, error);
     if (status != AFMOE_OK) {
         afmoe__free(context);
         return status;

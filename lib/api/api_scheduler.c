@@ -68,12 +68,27 @@ afmoe_status afmoe_scheduler_create(afmoe_scheduler **out, afmoe_context *contex
     return AFMOE_OK;
 }
 
-/* In a child of fork the lock may be held by a thread that is not there, and requests are the parent's. */
+static void let_go(struct held_request *held)
+{
+    if (held->sampler) afmoe__sampler_leave(held->sampler);
+    if (held->session) afmoe__session_leave(held->session);
+}
+
+static void drop(struct request *request)
+{
+    struct held_request *held = (struct held_request *)request; /* its first member */
+    let_go(held);
+    afmoe__free(held);
+}
+
+/* In a child of fork the requests are the parent's. */
 static void destroy(afmoe_scheduler *scheduler)
 {
     if (afmoe__context_check_process(scheduler->context->core, NULL) == AFMOE_OK) {
         afmoe__scheduler_cancel_all(&scheduler->core);
         afmoe__scheduler_destroy(&scheduler->core);
+    } else {
+        afmoe__scheduler_drop_all(&scheduler->core, drop);
     }
     afmoe__sampler_free(scheduler->greedy);
     afmoe_context_free(scheduler->context);
@@ -86,12 +101,6 @@ void afmoe_scheduler_free(afmoe_scheduler *scheduler)
 }
 
 /* ---- Submit ---- */
-
-static void let_go(struct held_request *held)
-{
-    if (held->sampler) afmoe__sampler_leave(held->sampler);
-    if (held->session) afmoe__session_leave(held->session);
-}
 
 static void on_done(struct request *request, afmoe_status status, const afmoe_error *error)
 {

@@ -7,9 +7,14 @@
 #include "fingerprint.h"
 #include "state.h"
 
+uint64_t afmoe__model_fingerprint(const afmoe_model *model)
+{
+    return afmoe__checkpoint_fingerprint(&model->checkpoint);
+}
+
 static uint64_t fingerprint_of(const afmoe_session *session)
 {
-    return afmoe__checkpoint_fingerprint(&session->context->model->checkpoint);
+    return afmoe__model_fingerprint(session->context->model);
 }
 
 afmoe_status afmoe_session_save(afmoe_session *session, const char *path, afmoe_error *error)
@@ -17,7 +22,7 @@ afmoe_status afmoe_session_save(afmoe_session *session, const char *path, afmoe_
     afmoe_status status = afmoe__check_argument(path, "path", error);
     if (status == AFMOE_OK) status = afmoe__session_enter(session, error);
     if (status != AFMOE_OK) return status;
-    status = afmoe__session_save(session->core, fingerprint_of(session), path, error);
+    status = afmoe__session_save(session->core, fingerprint_of(session), path, true, error);
     afmoe__session_leave(session);
     return status;
 }
@@ -65,6 +70,12 @@ afmoe_status afmoe_session_load_memory(afmoe_session *session, const void *data,
 }
 
 #else
+
+uint64_t afmoe__model_fingerprint(const afmoe_model *model)
+{
+    (void)model;
+    return 0;
+}
 
 static afmoe_status no_state(const afmoe_session *session, const void *argument, const char *name, afmoe_error *error)
 {

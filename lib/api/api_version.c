@@ -103,7 +103,8 @@ DEFINE_INIT(afmoe_tokenize_options, .special = AFMOE_SPECIAL_ALL, .max_text_byte
 DEFINE_INIT(afmoe_chat_options, .add_generation_prompt = 1, .max_text_bytes = DEFAULT_MAX_TEXT_BYTES)
 DEFINE_INIT(afmoe_context_options, .n_threads = -1, .cpu_level = AFMOE_CPU_AUTO, .precision = AFMOE_PRECISION_FAST,
             .cells = AFMOE_CELLS_AUTO, .chunk_tokens = 512, .max_tokens = UINT64_MAX, .rewind_tokens = 256,
-            .max_page_bytes = UINT64_MAX, .snapshot_tokens = 1024)
+            .max_page_bytes = UINT64_MAX, .snapshot_tokens = 1024,
+            .prefix_folder_bytes = (uint64_t)1 << 33)
 DEFINE_INIT(afmoe_context_info, .n_threads = 0)
 DEFINE_INIT(afmoe_memory, .reserved = 0)
 DEFINE_INIT(afmoe_append_options, .reserved = 0)

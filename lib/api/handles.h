@@ -46,6 +46,9 @@ afmoe_status afmoe__model_open(afmoe_model **out, const struct checkpoint_source
 /* As the fields of afmoe_memory. */
 void afmoe__model_memory(const afmoe_model *model, uint64_t *out_mapped, uint64_t *out_private);
 
+/* Of its files, see weights/fingerprint.h; 0 in a build without state. */
+uint64_t afmoe__model_fingerprint(const afmoe_model *model);
+
 /* OK, or UNSUPPORTED when the model has no tokenizer. */
 afmoe_status afmoe__model_need_tokenizer(const afmoe_model *model, afmoe_error *error);
 

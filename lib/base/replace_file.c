@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -47,7 +46,7 @@ static afmoe_status open_temporary(struct replace_file *file, afmoe_error *error
 {
     uint64_t number = clock_now_ns();
     for (int attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-        snprintf(file->temporary, sizeof file->temporary, ".afmoe-%ld-%llx.tmp", (long)getpid(),
+        snprintf(file->temporary, sizeof file->temporary, REPLACE_FILE_PREFIX "%ld-%llx.tmp", (long)getpid(),
                  (unsigned long long)(number + (uint64_t)attempt));
         file->descriptor = openat(file->folder, file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (file->descriptor >= 0) return AFMOE_OK;
@@ -84,9 +83,9 @@ afmoe_status afmoe__replace_file_write(struct replace_file *file, const void *by
     return AFMOE_OK;
 }
 
-afmoe_status afmoe__replace_file_commit(struct replace_file *file, afmoe_error *error)
+afmoe_status afmoe__replace_file_commit(struct replace_file *file, bool durable, afmoe_error *error)
 {
-    int failed = fsync(file->descriptor) != 0 ? errno : 0;
+    int failed = durable && fsync(file->descriptor) != 0 ? errno : 0;
     if (close(file->descriptor) != 0 && !failed) failed = errno;
     file->descriptor = -1;
     if (!failed && renameat(file->folder, file->temporary, file->folder, file->name) != 0) failed = errno;
@@ -94,7 +93,7 @@ afmoe_status afmoe__replace_file_commit(struct replace_file *file, afmoe_error *
         afmoe__replace_file_discard(file);
         return afmoe__fail_errno(error, AFMOE_IO, failed, "cannot write %s", file->path);
     }
-    failed = fsync(file->folder) != 0 ? errno : 0;
+    failed = durable && fsync(file->folder) != 0 ? errno : 0;
     close(file->folder);
     if (!failed) return AFMOE_OK;
     return afmoe__fail_errno(error, AFMOE_IO, failed, "%s is written, but its folder could not be synced", file->path);

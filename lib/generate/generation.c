@@ -224,19 +224,24 @@ int32_t afmoe__generation_finish_reason(const afmoe_generate_result *result, afm
     }
 }
 
+void afmoe__generation_drop(struct generation *g)
+{
+    afmoe__session_end_drafts(g->from.session);
+    afmoe__stream_decoder_free(g->decoder);
+    afmoe__stop_strings_free(g->stops);
+    afmoe__free(g->top_tokens);
+    afmoe__free(g->top_logprobs);
+}
+
 afmoe_status afmoe__generation_end(struct generation *g, afmoe_status status, afmoe_error *error)
 {
     afmoe_session_stats stats = {.size = sizeof stats};
     status = flush(g, status, error);
-    afmoe__session_end_drafts(g->from.session);
+    afmoe__generation_drop(g);
     afmoe__session_stats(g->from.session, &stats);
     g->result->n_drafted = stats.n_drafted - g->session_drafted;
     g->result->n_draft_accepted = stats.n_draft_accepted - g->session_accepted;
     g->result->finish_reason = afmoe__generation_finish_reason(g->result, status);
     g->result->elapsed_ns = clock_now_ns() - g->start_ns;
-    afmoe__stream_decoder_free(g->decoder);
-    afmoe__stop_strings_free(g->stops);
-    afmoe__free(g->top_tokens);
-    afmoe__free(g->top_logprobs);
     return status;
 }

@@ -59,6 +59,8 @@ afmoe_status afmoe__generation_given(struct generation *g, afmoe_error *error);
 bool afmoe__generation_is_full(const struct generation *g);
 /* It ended with `status` (OK: full): the last piece, the result, memory back. The status of the answer. */
 afmoe_status afmoe__generation_end(struct generation *g, afmoe_status status, afmoe_error *error);
+/* The same without a last piece or a result: it is not to go on. */
+void afmoe__generation_drop(struct generation *g);
 int32_t afmoe__generation_finish_reason(const afmoe_generate_result *result, afmoe_status status);
 
 #endif

@@ -223,3 +223,24 @@ void afmoe__scheduler_cancel_all(struct scheduler *scheduler)
         finish(scheduler, request, AFMOE_CANCELLED);
     }
 }
+
+static void drop_list(struct request *request, void (*drop)(struct request *request))
+{
+    while (request) {
+        struct request *next = request->next;
+        if (request->is_answering) afmoe__generation_drop(&request->generation);
+        drop(request);
+        request = next;
+    }
+}
+
+void afmoe__scheduler_drop_all(struct scheduler *scheduler, void (*drop)(struct request *request))
+{
+    bool is_whole = pthread_mutex_trylock(&scheduler->lock) == 0;
+    afmoe__step_cancel(&scheduler->step);
+    drop_list(scheduler->running, drop);
+    if (!is_whole) return;
+    drop_list(scheduler->waiting, drop);
+    pthread_mutex_unlock(&scheduler->lock);
+    afmoe__scheduler_destroy(scheduler);
+}

@@ -57,5 +57,8 @@ void afmoe__scheduler_counts(struct scheduler *scheduler, uint64_t *out_waiting,
                              uint64_t *out_done);
 /* End all requests as CANCELLED. */
 void afmoe__scheduler_cancel_all(struct scheduler *scheduler);
+/* Instead of cancel_all and destroy in a child of fork, where nobody is told: `drop` gets each request, to free it.
+ * Where the lock was held by a thread that is not there, those that wait stay as they are. */
+void afmoe__scheduler_drop_all(struct scheduler *scheduler, void (*drop)(struct request *request));
 
 #endif

@@ -10,20 +10,25 @@
 
 #include <string.h>
 
+uint64_t afmoe__ahead_bytes(const struct context *context, uint64_t max_draft)
+{
+    return max_draft * (context->config->vocab_size + context->config->hidden_size) * sizeof(float);
+}
+
 afmoe_status afmoe__session_begin_drafts(struct session *session, uint64_t max_draft, afmoe_error *error)
 {
     struct ahead *ahead = &session->ahead;
-    const struct context *context = session->timeline.context;
+    struct context *context = session->timeline.context;
     const struct model_config *config = context->config;
     if (max_draft > context->plan.chunk_tokens - 1) max_draft = context->plan.chunk_tokens - 1;
     if (max_draft == 0) return AFMOE_OK;
     ahead->logits = afmoe__alloc_array(max_draft, config->vocab_size * sizeof(float));
     ahead->hidden = afmoe__alloc_array(max_draft, config->hidden_size * sizeof(float));
     ahead->max_draft = max_draft;
+    atomic_fetch_add(&context->n_draft_bytes, afmoe__ahead_bytes(context, max_draft));
     if (ahead->logits && ahead->hidden) return AFMOE_OK;
     afmoe__session_end_drafts(session);
-    return afmoe__fail_memory(error, max_draft * (config->vocab_size + config->hidden_size) * sizeof(float),
-                              "the logits of drafts");
+    return afmoe__fail_memory(error, afmoe__ahead_bytes(context, max_draft), "the logits of drafts");
 }
 
 void afmoe__session_end_drafts(struct session *session)
@@ -33,6 +38,8 @@ void afmoe__session_end_drafts(struct session *session)
         afmoe__timeline_truncate(&session->timeline, session->timeline.n_tokens);
         afmoe__timeline_settle(&session->timeline);
     }
+    atomic_fetch_sub(&session->timeline.context->n_draft_bytes,
+                     afmoe__ahead_bytes(session->timeline.context, ahead->max_draft));
     afmoe__free(ahead->logits);
     afmoe__free(ahead->hidden);
     *ahead = (struct ahead){.logits = NULL};

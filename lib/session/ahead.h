@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 
+struct context;
 struct session;
 
 struct ahead {
@@ -19,6 +20,9 @@ struct ahead {
     uint64_t max_draft;
     uint64_t n_held, first; /* computed in the last pass; those before `first` were accepted */
 };
+
+/* Memory of so many drafts. */
+uint64_t afmoe__ahead_bytes(const struct context *context, uint64_t max_draft);
 
 /* Begin the growing by one token, followed by as many of the drafts as have room. out_done: it was computed ahead and
  * is in the timeline now, with its logits; no step is needed. */

@@ -1,6 +1,7 @@
 /* Context, see context.h: options checked and resolved, decoder and page store made from them. */
 #include "context_private.h"
 
+#include "ahead.h"
 #include "checked.h"
 #include "cpu.h"
 #include "error.h"
@@ -128,10 +129,14 @@ static afmoe_status allocate_pass(struct context *context, afmoe_error *error)
     return AFMOE_OK;
 }
 
-static afmoe_status build(struct context *context, const afmoe_context_options *options, afmoe_error *error)
+static afmoe_status build(struct context *context, const afmoe_context_options *options, uint64_t fingerprint,
+                          afmoe_error *error)
 {
     struct decoder_options decoder;
     afmoe_status status = resolve(context, &decoder, options, error);
+    if (status == AFMOE_OK)
+        status = afmoe__prefix_folder_open(&context->prefix_folder, context, options->prefix_folder,
+                                           options->prefix_folder_bytes, fingerprint, error);
     if (status != AFMOE_OK) return status;
 
     if ((status = afmoe__turns_init(&context->turns, error)) != AFMOE_OK) return status;
@@ -159,7 +164,7 @@ static void log_choice(const struct context *context, const afmoe_context_option
 
 afmoe_status afmoe__context_create(struct context **out, const struct model_config *config,
                                    const struct model_weights *weights, const afmoe_context_options *options,
-                                   afmoe_error *error)
+                                   uint64_t fingerprint, afmoe_error *error)
 {
     *out = NULL;
     struct context *context = afmoe__alloc_zeroed(1, sizeof *context);
@@ -167,7 +172,7 @@ afmoe_status afmoe__context_create(struct context **out, const struct model_conf
     context->config = config;
     context->weights = weights;
     context->owner = getpid();
-    afmoe_status status = build(context, options, error);
+    afmoe_status status = build(context, options, fingerprint, error);
     if (status != AFMOE_OK) {
         afmoe__context_free(context);
         return status;
@@ -183,6 +188,7 @@ void afmoe__context_free(struct context *context)
     afmoe__decoder_free(context->decoder);
     afmoe__free(context->pass_block);
     afmoe__prefixes_free(context->prefixes);
+    afmoe__prefix_folder_close(context->prefix_folder);
     afmoe__pages_free(context->pages);
     /* In a child of fork a waiter that is not there would be waited for. */
     if (context->has_turns && context->owner == getpid()) afmoe__turns_destroy(&context->turns);
@@ -213,6 +219,7 @@ void afmoe__context_info(struct context *context, afmoe_context_info *out)
     out->max_tokens = context->max_tokens;
     out->page_bytes = afmoe__pages_bytes(context->pages);
     out->scratch_bytes = scratch_bytes(context);
+    afmoe__prefix_folder_counts(context->prefix_folder, out);
 }
 
 void afmoe__context_memory(struct context *context, afmoe_memory *out)
@@ -221,6 +228,7 @@ void afmoe__context_memory(struct context *context, afmoe_memory *out)
     out->pages = afmoe__pages_memory(context->pages, &out->prefixes);
     out->prefixes += afmoe__prefixes_memory(context->prefixes);
     out->sessions = context->n_sessions * afmoe__session_bytes(context);
+    out->drafts = context->n_draft_bytes;
 }
 
 /* Pages of n sessions: while the last one grows, the others have given back what they can. */
@@ -250,7 +258,8 @@ afmoe_status afmoe__context_estimate(const struct model_config *config, const af
     out->prefixes = options->prefix_bytes < options->max_page_bytes ? options->prefix_bytes : options->max_page_bytes;
     if (!count_pages(&context.plan, n_sessions, n_tokens, &n_pages) ||
         !checked_mul(n_pages, afmoe__pages_block_bytes(page_bytes(&context)), &out->pages) ||
-        !checked_mul(n_sessions, afmoe__session_bytes(&context), &out->sessions))
+        !checked_mul(n_sessions, afmoe__session_bytes(&context), &out->sessions) ||
+        !checked_mul(n_sessions, afmoe__ahead_bytes(&context, 1), &out->drafts))
         return afmoe__fail(error, AFMOE_LIMIT, "%llu sessions take more than 2^64 bytes",
                            (unsigned long long)n_sessions);
     if (n_pages <= options->max_page_bytes / page_bytes(&context)) return AFMOE_OK;

@@ -8,10 +8,11 @@
 
 struct context;
 
-/* `config` and `weights` must outlive the context. `options` is validated here. */
+/* `config` and `weights` must outlive the context. `options` is validated here; `fingerprint` of the model matters with a
+ * prefix_folder only. */
 afmoe_status afmoe__context_create(struct context **out, const struct model_config *config,
                                    const struct model_weights *weights, const afmoe_context_options *options,
-                                   afmoe_error *error);
+                                   uint64_t fingerprint, afmoe_error *error);
 /* OK, or STATE in a child of fork: its threads are not there, and its locks may be held by threads that are not. */
 afmoe_status afmoe__context_check_process(const struct context *context, afmoe_error *error);
 /* All sessions must be gone. */

@@ -6,6 +6,7 @@
 #include "decoder.h"
 #include "page_plan.h"
 #include "pages.h"
+#include "prefix_folder.h"
 #include "prefixes.h"
 #include "turns.h"
 
@@ -26,6 +27,7 @@ struct context {
     uint8_t *pass_block; /* what they lie in */
     struct page_store *pages;
     struct prefixes *prefixes;
+    struct prefix_folder *prefix_folder; /* NULL: none */
     struct turns turns;
     pid_t owner; /* the process it was created in */
     bool has_turns;
@@ -34,7 +36,7 @@ struct context {
     enum cell_format cell_format;
     uint64_t max_tokens;
     struct page_plan plan;
-    _Atomic uint64_t n_sessions;
+    _Atomic uint64_t n_sessions, n_draft_bytes;
 };
 
 #endif

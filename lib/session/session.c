@@ -58,12 +58,18 @@ afmoe_status afmoe__session_fork(struct session **out, struct session *session, 
     return AFMOE_OK;
 }
 
+static void leave_prefix(struct session *session)
+{
+    struct context *context = session->timeline.context;
+    afmoe__prefix_folder_leave(context->prefix_folder, session);
+    afmoe__prefixes_leave(context->prefixes, &session->timeline);
+}
+
 void afmoe__session_free(struct session *session)
 {
     if (!session) return;
     afmoe__session_end_drafts(session);
-    if (afmoe__context_check_process(session->timeline.context, NULL) == AFMOE_OK)
-        afmoe__prefixes_leave(session->timeline.context->prefixes, &session->timeline);
+    if (afmoe__context_check_process(session->timeline.context, NULL) == AFMOE_OK) leave_prefix(session);
     afmoe__timeline_truncate(&session->timeline, 0);
     afmoe__timeline_settle(&session->timeline);
     if (atomic_fetch_sub(&session->timeline.context->n_sessions, 1) == 1)
@@ -118,7 +124,9 @@ static uint64_t begin_with_prefix(struct session *session, const afmoe_token *to
 {
     if (session->timeline.n_tokens > 0 || n_tokens < 2) return 0;
     uint64_t most = keep_what_is_not_wanted(session, n_tokens - 1, options);
-    return afmoe__prefixes_take(session->timeline.context->prefixes, &session->timeline, tokens, most);
+    struct context *context = session->timeline.context;
+    afmoe__prefixes_take(context->prefixes, &session->timeline, tokens, most);
+    return afmoe__prefix_folder_take(context->prefix_folder, session, tokens, n_tokens, most);
 }
 
 /* The pages behind it were not to be had: the session is as empty as before. */

@@ -267,7 +267,7 @@ static afmoe_status save(const struct session *session, uint64_t fingerprint, st
     return put(sink, bytes, HEADER_BYTES, error);
 }
 
-afmoe_status afmoe__session_save(const struct session *session, uint64_t fingerprint, const char *path,
+afmoe_status afmoe__session_save(const struct session *session, uint64_t fingerprint, const char *path, bool durable,
                                  afmoe_error *error)
 {
     struct replace_file file;
@@ -276,7 +276,7 @@ afmoe_status afmoe__session_save(const struct session *session, uint64_t fingerp
     if (status == AFMOE_OK) status = afmoe__replace_file_begin(&file, path, error);
     if (status != AFMOE_OK) return status;
     status = save(session, fingerprint, &sink, error);
-    if (status == AFMOE_OK) return afmoe__replace_file_commit(&file, error);
+    if (status == AFMOE_OK) return afmoe__replace_file_commit(&file, durable, error);
     afmoe__replace_file_discard(&file);
     return status;
 }
@@ -390,6 +390,12 @@ static afmoe_status get(void *user, uint8_t *bytes, uint64_t n, afmoe_error *err
     return AFMOE_OK;
 }
 
+static afmoe_status fail_checksum(const struct mapped_file *file, int section, afmoe_error *error)
+{
+    return afmoe__fail(error, AFMOE_CORRUPT, "\"%s\": the checksum of the %s does not match", file->path,
+                       section_names[section]);
+}
+
 static afmoe_status get_section(struct source *source, const struct session *session, int section,
                                 const struct header *header, afmoe_error *error)
 {
@@ -403,8 +409,7 @@ static afmoe_status get_section(struct source *source, const struct session *ses
     else if (n)
         status = get(source, arrays[section], n, error);
     if (status != AFMOE_OK || checksum_end(&source->checksum) == header->sections[section].checksum) return status;
-    return afmoe__fail(error, AFMOE_CORRUPT, "\"%s\": the checksum of the %s does not match", source->file->path,
-                       section_names[section]);
+    return fail_checksum(source->file, section, error);
 }
 
 static afmoe_status check_tokens(const struct session *session, const char *name, afmoe_error *error)
@@ -418,13 +423,13 @@ static afmoe_status check_tokens(const struct session *session, const char *name
     return AFMOE_OK;
 }
 
-/* Into a session that is empty. */
-static afmoe_status load(struct session *session, uint64_t fingerprint, const struct mapped_file *file,
-                         afmoe_error *error)
+afmoe_status afmoe__session_fill(struct session *session, uint64_t fingerprint, const struct mapped_file *file,
+                                 afmoe_error *error)
 {
     struct header header = {.n_tokens = 0};
     struct source source = {.file = file, .at = HEADER_BYTES};
-    afmoe_status status = read_header(&header, file, session->timeline.context, fingerprint, error);
+    afmoe_status status = check_byte_order(error);
+    if (status == AFMOE_OK) status = read_header(&header, file, session->timeline.context, fingerprint, error);
     if (status == AFMOE_OK)
         status = afmoe__timeline_fill(&session->timeline, header.first_sliding_page, header.n_tokens, error);
     for (int i = 0; i < N_SECTIONS && status == AFMOE_OK; i++)
@@ -438,10 +443,9 @@ afmoe_status afmoe__session_load(struct session *session, uint64_t fingerprint, 
 {
     const struct model_config *config = session->timeline.context->config;
     struct session *spare;
-    afmoe_status status = check_byte_order(error);
-    if (status == AFMOE_OK) status = afmoe__session_create(&spare, session->timeline.context, error);
+    afmoe_status status = afmoe__session_create(&spare, session->timeline.context, error);
     if (status != AFMOE_OK) return status;
-    status = load(spare, fingerprint, file, error);
+    status = afmoe__session_fill(spare, fingerprint, file, error);
     if (status == AFMOE_OK) {
         afmoe__session_end_drafts(session);
         afmoe__timeline_move(&session->timeline, &spare->timeline);
@@ -452,4 +456,39 @@ afmoe_status afmoe__session_load(struct session *session, uint64_t fingerprint, 
     afmoe__timeline_truncate(&spare->timeline, 0); /* what did not pass must not become a prefix */
     afmoe__session_free(spare);
     return status;
+}
+
+/* ---- Looking at one ---- */
+
+uint64_t afmoe__state_kind(const struct context *context, uint64_t fingerprint)
+{
+    uint8_t bytes[HEADER_BYTES] = {0};
+    store_le32(bytes + 8, STATE_VERSION);
+    put_shape(bytes, context, fingerprint);
+    return checksum_of(bytes, HEADER_BYTES);
+}
+
+afmoe_status afmoe__state_tokens(afmoe_token **out, uint64_t *out_n, uint64_t *out_first_page,
+                                 const struct context *context, uint64_t fingerprint, const struct mapped_file *file,
+                                 afmoe_error *error)
+{
+    struct header header = {.n_tokens = 0};
+    afmoe_status status = check_byte_order(error);
+    *out = NULL;
+    if (status == AFMOE_OK) status = read_header(&header, file, context, fingerprint, error);
+    if (status != AFMOE_OK) return status;
+    uint64_t n_bytes = header.sections[SECTION_TOKENS].bytes;
+    afmoe_token *tokens = afmoe__alloc_array(n_bytes, 1);
+    if (!tokens) return afmoe__fail_memory(error, n_bytes, "the tokens of a state");
+    status = afmoe__file_copy(file, tokens, n_bytes, HEADER_BYTES, error);
+    if (status == AFMOE_OK && checksum_of(tokens, n_bytes) != header.sections[SECTION_TOKENS].checksum)
+        status = fail_checksum(file, SECTION_TOKENS, error);
+    if (status != AFMOE_OK) {
+        afmoe__free(tokens);
+        return status;
+    }
+    *out = tokens;
+    *out_n = header.n_tokens;
+    *out_first_page = header.first_sliding_page;
+    return AFMOE_OK;
 }

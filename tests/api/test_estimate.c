@@ -29,7 +29,10 @@ struct usage {
     int32_t load, n_threads, cells;
     uint32_t chunk_tokens;
     uint64_t n_sessions, n_tokens, snapshot_bytes;
+    uint64_t max_draft; /* of an answer, in the midst of which is measured; one session then */
 };
+
+enum { N_ANSWER = 400 };
 
 struct outcome {
     afmoe_memory estimate, now;
@@ -49,7 +52,7 @@ static uint64_t rss_anon(void)
 
 static uint64_t private_bytes(const afmoe_memory *memory)
 {
-    return memory->weights_private + memory->scratch + memory->pages + memory->sessions;
+    return memory->weights_private + memory->scratch + memory->pages + memory->sessions + memory->drafts;
 }
 
 static afmoe_model_options model_options(const struct usage *usage)
@@ -71,6 +74,56 @@ static afmoe_context_options context_options(const struct usage *usage)
     return options;
 }
 
+struct measure {
+    afmoe_context *context;
+    uint64_t before, n_pieces;
+    struct outcome *out;
+};
+
+static void measure(const struct measure *measure)
+{
+    measure->out->growth = rss_anon() - measure->before;
+    afmoe_memory_init(&measure->out->now, sizeof measure->out->now);
+    CHECK_STATUS(AFMOE_OK, afmoe_context_get_memory(measure->context, &measure->out->now, &error));
+}
+
+static int32_t measure_last(void *user_data, const afmoe_piece *piece)
+{
+    struct measure *m = user_data;
+    (void)piece;
+    if (++m->n_pieces == N_ANSWER - 1) measure(m);
+    return 0;
+}
+
+/* The same token over and over: as many drafts as there may be are soon tried and right. */
+static void answer(afmoe_model *model, afmoe_session *session, uint64_t max_draft, struct measure *m)
+{
+    static const afmoe_token token = 7;
+    static const float bias = 1e6f;
+    afmoe_sampler_options sampling;
+    afmoe_generate_options options;
+    afmoe_generate_result result;
+    afmoe_sampler *sampler;
+    afmoe_sampler_options_init(&sampling, sizeof sampling);
+    afmoe_generate_options_init(&options, sizeof options);
+    afmoe_generate_result_init(&result, sizeof result);
+    sampling.bias_tokens = &token;
+    sampling.bias_values = &bias;
+    sampling.n_bias = 1;
+    CHECK_STATUS(AFMOE_OK, afmoe_sampler_create(&sampler, model, &sampling, &error));
+    options.max_draft = max_draft;
+    options.max_tokens = N_ANSWER;
+    options.on_piece = measure_last;
+    options.on_piece_data = m;
+    CHECK_STATUS(AFMOE_OK, afmoe_generate(session, sampler, &options, &result, &error));
+    assert_true(result.n_draft_accepted > N_ANSWER / 2);
+    afmoe_sampler_free(sampler);
+    afmoe_memory after;
+    afmoe_memory_init(&after, sizeof after);
+    CHECK_STATUS(AFMOE_OK, afmoe_context_get_memory(m->context, &after, &error));
+    assert_int_equal(after.drafts, 0);
+}
+
 /* In a child. */
 static void run(const struct usage *usage, struct outcome *out)
 {
@@ -88,9 +141,9 @@ static void run(const struct usage *usage, struct outcome *out)
         sessions[i] = open_session(context);
         CHECK_STATUS(AFMOE_OK, afmoe_session_append(sessions[i], tokens, usage->n_tokens, NULL, NULL, &error));
     }
-    out->growth = rss_anon() - before;
-    afmoe_memory_init(&out->now, sizeof out->now);
-    CHECK_STATUS(AFMOE_OK, afmoe_context_get_memory(context, &out->now, &error));
+    struct measure m = {.context = context, .before = before, .out = out};
+    if (usage->max_draft) answer(model, sessions[0], usage->max_draft, &m);
+    else measure(&m);
     for (uint64_t i = 0; i < usage->n_sessions; i++) afmoe_session_free(sessions[i]);
     afmoe_context_free(context);
     afmoe_model_free(model);
@@ -101,8 +154,10 @@ static void estimate(const struct usage *usage, struct outcome *out)
     afmoe_model_options for_model = model_options(usage);
     afmoe_context_options for_context = context_options(usage);
     afmoe_memory_init(&out->estimate, sizeof out->estimate);
-    CHECK_STATUS(AFMOE_OK, afmoe_estimate(usage->path, &for_model, &for_context, usage->n_sessions, usage->n_tokens,
+    uint64_t n_tokens = usage->n_tokens + (usage->max_draft ? N_ANSWER : 0);
+    CHECK_STATUS(AFMOE_OK, afmoe_estimate(usage->path, &for_model, &for_context, usage->n_sessions, n_tokens,
                                           &out->estimate, &error));
+    out->estimate.drafts *= usage->max_draft; /* it is that of one */
 }
 
 static void in_child(void (*what)(const struct usage *, struct outcome *), const struct usage *usage,
@@ -135,18 +190,20 @@ static void check_usage(const struct usage *usage)
     in_child(run, usage, out);
     const char *name = strrchr(usage->path, '/') + 1;
     print_message("%s, load %d, cells %d, %d threads, chunks of %u, %llu sessions of %llu: grew %.2f MiB, estimate "
-                  "%.2f (weights %.2f, scratch %.2f, pages %.2f, sessions %.2f), memory %.2f\n", name, usage->load,
+                  "%.2f (weights %.2f, scratch %.2f, pages %.2f, sessions %.2f, drafts %.2f), memory %.2f\n", name, usage->load,
                   usage->cells, usage->n_threads, usage->chunk_tokens, (unsigned long long)usage->n_sessions,
                   (unsigned long long)usage->n_tokens, (double)out->growth / 1048576,
                   (double)private_bytes(&out->estimate) / 1048576, (double)out->estimate.weights_private / 1048576,
                   (double)out->estimate.scratch / 1048576, (double)out->estimate.pages / 1048576,
-                  (double)out->estimate.sessions / 1048576, (double)private_bytes(&out->now) / 1048576);
+                  (double)out->estimate.sessions / 1048576, (double)out->estimate.drafts / 1048576,
+                  (double)private_bytes(&out->now) / 1048576);
     /* Sizes have one home: what was estimated is what is there, to the byte. */
     assert_int_equal(out->estimate.weights_mapped, out->now.weights_mapped);
     assert_int_equal(out->estimate.weights_private, out->now.weights_private);
     assert_int_equal(out->estimate.scratch, out->now.scratch);
     assert_int_equal(out->estimate.pages, out->now.pages);
     assert_int_equal(out->estimate.sessions, out->now.sessions);
+    assert_int_equal(out->estimate.drafts, out->now.drafts);
     if (MEASURABLE) {
         check_close("estimate", private_bytes(&out->estimate), out->growth);
         check_close("memory", private_bytes(&out->now), out->growth);
@@ -244,6 +301,9 @@ static void test_large_model(void **state)
     for (uint64_t bytes = 1 << 20; bytes <= 16 << 20; bytes *= 4) /* snapshots: few, more, all that come */
         check_usage(&(struct usage){.path = path, .n_threads = 2, .cells = AFMOE_CELLS_F32, .chunk_tokens = 200,
                                     .n_sessions = 2, .n_tokens = n_tokens / 2, .snapshot_bytes = bytes});
+    for (uint64_t max_draft = 8; max_draft <= 64; max_draft *= 8)
+        check_usage(&(struct usage){.path = path, .n_threads = 2, .cells = AFMOE_CELLS_F32, .chunk_tokens = 128,
+                                    .n_sessions = 1, .n_tokens = 256, .max_draft = max_draft});
 }
 
 static void test_parts(void **state)

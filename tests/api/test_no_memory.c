@@ -1,8 +1,10 @@
 /* Every allocation and thread start fails once: the call then answers NO_MEMORY (a thread: IO, with errno), gives out
  * nothing, leaks nothing (under ASan), and what was there before goes on. The linker sends the library's allocations and
  * thread starts through here (meson.build). */
+#define _GNU_SOURCE
 #include "harness.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -224,6 +226,68 @@ static void together_scenario(void)
     if (!GOES_WELL(afmoe_model_open(&model, path, NULL, &error))) return;
     compute_together(model);
     afmoe_model_free(model);
+}
+
+static char folder[PATH_BYTES];
+static uint64_t n_begun; /* sessions that began with a file */
+
+static void empty_folder(void)
+{
+    DIR *entries = opendir(folder);
+    assert_non_null(entries);
+    for (struct dirent *entry; (entry = readdir(entries));) {
+        assert_null(strstr(entry->d_name, ".tmp")); /* no halves of files */
+        unlinkat(dirfd(entries), entry->d_name, 0);
+    }
+    closedir(entries);
+}
+
+/* What is left on disk, and found there: only opening the folder and what the sessions need may fail. */
+static void on_disk_scenario(void)
+{
+    char path[PATH_BYTES];
+    afmoe_model *model = NULL;
+    afmoe_context *context = NULL;
+    afmoe_session *session = NULL;
+    afmoe_append_result result;
+    afmoe_context_options options = two_threads();
+    afmoe_append_result_init(&result, sizeof result);
+    options.n_threads = 1;
+    options.prefix_folder = folder;
+    if (!small_model_path(path, "tiny-bias")) return;
+    if (GOES_WELL(afmoe_model_open(&model, path, NULL, &error)) &&
+        GOES_WELL(afmoe_context_create(&context, model, &options, &error)) &&
+        GOES_WELL(afmoe_session_create(&session, context, &error)) &&
+        GOES_WELL(afmoe_session_append(session, tokens, 70, NULL, NULL, &error))) {
+        afmoe_session_free(session);
+        session = NULL;
+        if (GOES_WELL(afmoe_session_create(&session, context, &error)) &&
+            GOES_WELL(afmoe_session_append(session, tokens, 100, NULL, &result, &error))) {
+            assert_true(result.n_reused == 0 || result.n_reused == 70);
+            n_begun += result.n_reused > 0;
+            assert_int_equal(n_tokens_of(session), 100);
+        }
+        if (session) GOES_WELL(afmoe_session_rewind(session, 0, NULL, NULL, &error)); /* leaves nothing */
+    }
+    afmoe_session_free(session);
+    afmoe_context_free(context);
+    afmoe_model_free(model);
+    empty_folder();
+}
+
+static void prefixes_on_disk(void **state)
+{
+    const char *root = getenv("TMPDIR");
+    (void)state;
+    if (!strstr(afmoe_build_features(), "state")) {
+        printf("skipped: prefixes_on_disk (built without state)\n");
+        return;
+    }
+    snprintf(folder, sizeof folder, "%s/afmoe-no-memory-XXXXXX", root ? root : "/tmp");
+    assert_non_null(mkdtemp(folder));
+    fail_each(on_disk_scenario);
+    assert_true(n_begun > 0); /* the last time at least */
+    assert_int_equal(rmdir(folder), 0);
 }
 
 static afmoe_model *text_model;
@@ -470,6 +534,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(append_keeps_whole_chunks), cmocka_unit_test(hub_model),
                                        cmocka_unit_test(text_calls), cmocka_unit_test(open_text_model),
                                        cmocka_unit_test(borrowed_memory), cmocka_unit_test(inspect),
-                                       cmocka_unit_test(together), cmocka_unit_test(saved_state)};
+                                       cmocka_unit_test(together), cmocka_unit_test(saved_state),
+                                       cmocka_unit_test(prefixes_on_disk)};
     return cmocka_run_group_tests_name("no_memory", tests, prepare, NULL);
 }

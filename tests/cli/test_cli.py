@@ -134,6 +134,74 @@ class Manners(Case):
         process.stderr.close()
 
 
+class State(Case):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.path = os.path.join(folder.name, "talk")
+
+    def test_goes_on(self):
+        """Two runs on one file are two turns of a chat, which reads the file too."""
+        second = "What is 2 + 2?"
+        turns = [self.good(run("run", "-q", "-n", "40", "--sys", "You are terse.", "--state", self.path, FOX))]
+        self.assertEqual(os.stat(self.path).st_mode & 0o777, 0o600)
+        result = run("run", "-n", "40", "--state", self.path, second)
+        turns.append(self.good(result))
+        alone = run("run", "-n", "40", second)
+        read = [int(re.search(rb"prompt (\d+) tokens", r.stderr)[1]) for r in (result, alone)]
+        self.assertLessEqual(read[0], read[1] + 2)  # with the end of the answer
+        talk = f"{FOX}\n{second}\nHello.\n".encode()
+        chat = self.good(run("chat", "-q", "-n", "40", "--sys", "You are terse.", stdin=talk))
+        self.assertTrue(chat.startswith(turns[0] + turns[1]), (turns, chat))
+        loaded = self.good(run("chat", "-q", "-n", "40", stdin=f"/load {self.path}\nHello.\n".encode()))
+        self.assertEqual(turns[0] + turns[1] + loaded, chat)
+
+    def test_raw(self):
+        whole = self.good(run("run", "-q", "--raw", "-n", "12", "Once upon a time"))
+        first = self.good(run("run", "-q", "--raw", "-n", "12", "--state", self.path, "Once upon a time"))
+        self.assertEqual(first, whole)
+        result = run("run", "--raw", "-n", "4", "--state", self.path, " and")
+        self.good(result)
+        self.assertRegex(result.stderr, rb"prompt [0-2] tokens")
+
+    def test_refusals(self):
+        self.good(run("run", "-q", "--raw", "-n", "4", "--state", self.path, "Once upon a time"))
+        with open(self.path, "rb") as file:
+            before = file.read()
+        self.fails(run("run", "-q", "--raw", "--sys", "x", "--state", self.path, "x"), 2, "too late")
+        self.fails(run("run", "-q", "--state", self.path, "x"), 1, "not a talk")
+        self.fails(run("run", "-q", "--raw", "-c", "3", "--state", self.path, "x"), 1, "a session holds 3")
+        self.fails(run("run", "-q", "--raw", "--cells", "f16", "--state", self.path, "x"), 1, "cells")
+        self.fails(run("run", "-q", "--raw", "--state", self.folder, "x"), 1, "regular")
+        with open(self.path, "rb") as file:
+            self.assertEqual(file.read(), before)
+        with open(self.path, "wb") as file:
+            file.write(before[:-1])
+        self.fails(run("run", "-q", "--raw", "--state", self.path, "x"), 1, self.path)
+        result = run("run", "-q", "-n", "2", "--state", os.path.join(self.folder, "no", "where"), "x")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(b"cannot open the folder", result.stderr)
+
+    def test_prefix_folder(self):
+        """What one run has read another does not read again; the answer is the same."""
+        folder = os.path.join(self.folder, "prefixes")
+        text = "The owl sat on a branch and looked at the moon. " * 12
+        read, answers = [], []
+        for end in "", "", "How bright it is!":
+            result = run("run", "--raw", "-n", "400", "--ignore-eos", "--prefix-folder", folder, text + end)
+            answers.append(self.good(result))
+            read.append(int(re.search(rb"prompt (\d+) tokens", result.stderr)[1]))
+        self.assertEqual(answers[0], answers[1])
+        self.assertGreater(read[0], 100)
+        self.assertLessEqual(read[1], 1)
+        self.assertLess(read[2], 12)
+        self.assertEqual(os.stat(folder).st_mode & 0o777, 0o700)
+        os.chmod(folder, 0o755)
+        result = run("run", "-q", "--prefix-folder", folder, "x")
+        self.fails(result, 2, "--prefix-folder", "0755")
+
+
 class Run(Case):
     def test_greedy_answers_are_those_of_the_reference(self):
         for sample in samples()[:6]:

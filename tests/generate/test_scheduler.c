@@ -1,10 +1,16 @@
 /* The scheduler: every answer is the one generate gives, whoever runs beside it; order, bounds, flow, failures. */
+#define _GNU_SOURCE
 #include "harness.h"
+
+#include "sanitizer.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { MAX_PIECES = 64, MAX_PROMPT = 400, N_REQUESTS = 6 };
 
@@ -583,6 +589,140 @@ static void test_submit_from_another_thread(void **state)
     afmoe_context_free(context);
 }
 
+/* ---- Fork ---- */
+
+static int n_released;
+
+static void take_back(void *user_data)
+{
+    (void)user_data;
+    n_released++;
+}
+
+/* All bytes of the text model, free() them. */
+static void *read_model(size_t *out_n)
+{
+    char path[PATH_BYTES];
+    FILE *file = fopen(text_model_path(path), "rb");
+    assert_non_null(file);
+    fseek(file, 0, SEEK_END);
+    *out_n = (size_t)ftell(file);
+    rewind(file);
+    void *bytes = malloc(*out_n);
+    assert_non_null(bytes);
+    assert_int_equal(fread(bytes, 1, *out_n, file), *out_n);
+    fclose(file);
+    return bytes;
+}
+
+/* All that a child has of its parent, in an order. */
+struct left {
+    afmoe_scheduler *scheduler;
+    afmoe_context *context;
+    afmoe_session *sessions[N_REQUESTS];
+    bool scheduler_first;
+};
+
+static void free_all(struct left *left)
+{
+    if (left->scheduler_first) afmoe_scheduler_free(left->scheduler);
+    for (int i = 0; i < N_REQUESTS; i++) afmoe_session_free(left->sessions[i]);
+    free_jobs(); /* samplers */
+    if (!left->scheduler_first) afmoe_scheduler_free(left->scheduler);
+    afmoe_context_free(left->context);
+    afmoe_model_free(model);
+}
+
+/* The memory of the model goes back when nothing holds it any more: no request, session or sampler. */
+static int inside(struct left *left)
+{
+    alarm(60);
+    uint64_t n_done = n_done_all;
+    free_all(left);
+    return n_done_all != n_done ? 1 : n_released != 1 ? 2 : 0;
+}
+
+static void check_child(struct left *left)
+{
+    int how;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) _exit(inside(left));
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how));
+    assert_int_equal(WEXITSTATUS(how), 0);
+}
+
+/* Before, between and after steps: requests that wait, read, answer (some with drafts held) and are done. */
+static void test_free_in_a_child(void **state)
+{
+    size_t n_bytes;
+    void *bytes = read_model(&n_bytes);
+    afmoe_model *shared = model;
+    struct left left = {.scheduler_first = true};
+    (void)state;
+    n_released = 0;
+    CHECK_STATUS(AFMOE_OK, afmoe_model_open_memory(&model, bytes, n_bytes, take_back, NULL, NULL, &error));
+    make_jobs();
+    left.context = open_context(model, NULL);
+    left.scheduler = open_scheduler(left.context, 4, 16);
+    for (int i = 0; i < N_REQUESTS; i++) {
+        left.sessions[i] = open_session(left.context);
+        const afmoe_request request = request_of(&jobs[i], left.sessions[i]);
+        CHECK_STATUS(AFMOE_OK, afmoe_scheduler_submit(left.scheduler, &request, &error));
+    }
+    for (int step = 0; step < 30; step++) {
+        if (step % 3 == 0) check_child(&left);
+        left.scheduler_first = !left.scheduler_first;
+        CHECK_STATUS(AFMOE_OK, afmoe_scheduler_step(left.scheduler, &error));
+    }
+    CHECK_STATUS(AFMOE_OK, afmoe_scheduler_run(left.scheduler, &error));
+    for (int i = 0; i < N_REQUESTS; i++) check_same(&jobs[i]); /* the parent's went on */
+    free_all(&left);
+    assert_int_equal(n_released, 1);
+    model = shared;
+    free(bytes);
+}
+
+static void *submit_and_run(void *user)
+{
+    struct submitter *submitter = user;
+    submit_all(user);
+    if (submitter->status == AFMOE_OK) submitter->status = afmoe_scheduler_run(submitter->scheduler, NULL);
+    return NULL;
+}
+
+/* A thread that is not there put a request in line or was in a step: what it used may stay, but nobody waits for it. */
+static void test_free_in_a_child_of_threads(void **state)
+{
+    struct submitter submitter = {.n_submitted = 0};
+    pthread_t thread;
+    struct left left = {.scheduler_first = true};
+    (void)state;
+    make_jobs();
+    submitter.scheduler = left.scheduler = open_scheduler(left.context = open_context(model, NULL), 3, 16);
+    for (int i = 0; i < N_REQUESTS; i++) submitter.sessions[i] = left.sessions[i] = open_session(left.context);
+    assert_int_equal(pthread_create(&thread, NULL, submit_and_run, &submitter), 0);
+    for (int i = 0; i < (UNDER_TSAN ? 2 : 20); i++) {
+        int how;
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            afmoe_model_retain(model); /* for tear_down */
+            alarm(60);
+            free_all(&left);
+            _exit(0);
+        }
+        assert_int_equal(waitpid(child, &how, 0), child);
+        assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+    }
+    pthread_join(thread, NULL);
+    assert_int_equal(submitter.status, AFMOE_OK);
+    for (int i = 0; i < N_REQUESTS; i++) check_same(&jobs[i]);
+    afmoe_model_retain(model);
+    free_all(&left);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -591,6 +731,7 @@ int main(void)
         cmocka_unit_test(test_waits_for_pages), cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_inside_of_callbacks), cmocka_unit_test(test_free_with_requests),
         cmocka_unit_test(test_refused),         cmocka_unit_test(test_submit_from_another_thread),
+        cmocka_unit_test(test_free_in_a_child), cmocka_unit_test(test_free_in_a_child_of_threads),
     };
     return cmocka_run_group_tests_name("scheduler", tests, set_up, tear_down);
 }

@@ -597,6 +597,10 @@ class afmoe_context_options(Struct):
     between these is used up to the snapshot before. What was used longest ago goes
     first, also where a session needs the room. Whoever shares a context can tell by time
     and n_reused what others have read. Default 0: none"""
+    prefix_folder: Any
+    """a folder on disk for the same, see afmoe_context_create; copied. Default NULL: none"""
+    prefix_folder_bytes: int
+    """the most that may lie there for this model, precision and cells. Default 2^33"""
 
     _fields_ = [
         ('size', ctypes.c_uint32),
@@ -617,6 +621,8 @@ class afmoe_context_options(Struct):
         ('snapshot_tokens', ctypes.c_uint64),
         ('snapshot_bytes', ctypes.c_uint64),
         ('prefix_bytes', ctypes.c_uint64),
+        ('prefix_folder', ctypes.POINTER(ctypes.c_char)),
+        ('prefix_folder_bytes', ctypes.c_uint64),
     ]
 
 
@@ -634,6 +640,11 @@ class afmoe_context_info(Struct):
     """key/value memory held now by all sessions and the free list"""
     scratch_bytes: int
     """working memory held now"""
+    n_prefix_files_read: int
+    """of prefix_folder, by sessions that began with one"""
+    n_prefix_files_written: int
+    n_prefix_files_failed: int
+    """not written, or damaged and therefore removed"""
 
     _fields_ = [
         ('size', ctypes.c_uint32),
@@ -645,6 +656,9 @@ class afmoe_context_info(Struct):
         ('max_tokens', ctypes.c_uint64),
         ('page_bytes', ctypes.c_uint64),
         ('scratch_bytes', ctypes.c_uint64),
+        ('n_prefix_files_read', ctypes.c_uint64),
+        ('n_prefix_files_written', ctypes.c_uint64),
+        ('n_prefix_files_failed', ctypes.c_uint64),
     ]
 
 
@@ -668,6 +682,9 @@ class afmoe_memory(Struct):
     prefixes: int
     """what finished sessions have left, pages that others share included and not in `pages`;
     in an estimate the most they may leave (prefix_bytes)"""
+    drafts: int
+    """logits of tokens guessed ahead, held while an answer is made with max_draft
+    (afmoe_generate_options); in an estimate: of all n_sessions for a max_draft of 1"""
 
     _fields_ = [
         ('size', ctypes.c_uint32),
@@ -678,6 +695,7 @@ class afmoe_memory(Struct):
         ('pages', ctypes.c_uint64),
         ('sessions', ctypes.c_uint64),
         ('prefixes', ctypes.c_uint64),
+        ('drafts', ctypes.c_uint64),
     ]
 
 
@@ -1846,6 +1864,21 @@ class Functions:
     Make a context. STATE when the model was opened without weights. Worker threads start here (n_threads - 1:
     the calling thread works too) and sleep when idle.
 
+    With `prefix_folder` what a session holds when it is freed, from 64 tokens on, is written there as a state,
+    before the free returns: it takes what afmoe_session_save takes but does not wait for the disk; tokens that
+    lie there already cost nothing. When a session without tokens begins (append, sync, step, a request), the
+    files with its first 64 tokens are looked at, and the one that holds the longest beginning it can go on from
+    is read, if that is longer than what prefix_bytes has. A file serves tokens that go on where it ends, or
+    leave it at most rewind_tokens before. The result has the bits it would have anyway. What was used longest
+    ago is removed first. Any number of contexts and processes may share a folder; files of other models,
+    precisions, cells or versions are left alone and not counted. A file that is gone, damaged or cannot be
+    written is no failure of any call: afmoe_context_info counts these.
+
+    The conversations lie there in the clear. A folder that is not there is made for its owner alone; one that is
+    must belong to the process's user and be closed to all others (INVALID), for who can write to it decides what
+    sessions remember. NOT_FOUND: the folder above is not there. IO: it cannot be written to. UNSUPPORTED: this
+    build has no "state".
+
     Threads do not survive fork: in the child, calls on the context and its sessions answer STATE, and freeing
     them works (memory of a session that another thread was computing on stays allocated there)."""
 
@@ -2098,7 +2131,8 @@ class Functions:
     afmoe_scheduler_free: Callable[..., None]
     """afmoe_scheduler_free(scheduler)
 
-    Requests that are not done end as CANCELLED."""
+    Requests that are not done end as CANCELLED. In a child of fork they are the parent's: sessions and samplers
+    are let go, and on_done is not called."""
 
     afmoe_scheduler_submit: Callable[..., int]
     """afmoe_scheduler_submit(scheduler, request, error)

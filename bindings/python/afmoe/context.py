@@ -12,7 +12,7 @@ from ._callbacks import Calls, Logger
 from ._cancel import Cancel
 from ._ffi import Cells, Cpu, Precision
 from ._library import lib
-from ._native import Handle, call, choice, create, integer, make
+from ._native import Handle, Path, call, choice, create, integer, make, path_in
 from .scheduler import Scheduler
 from .session import Session
 from .step import Outcome, StepItem, step
@@ -33,7 +33,8 @@ class Context(Handle):
                  chunk_tokens: Optional[int] = None, max_tokens: Optional[int] = None,
                  rewind_tokens: Optional[int] = None, max_page_bytes: Optional[int] = None,
                  snapshot_tokens: Optional[int] = None, snapshot_bytes: Optional[int] = None,
-                 prefix_bytes: Optional[int] = None,
+                 prefix_bytes: Optional[int] = None, prefix_folder: Optional[Path] = None,
+                 prefix_folder_bytes: Optional[int] = None,
                  log: Optional[Logger] = None, cpus: Optional[Iterable[int]] = None,
                  parallel: Optional[Parallel] = None) -> None:
         self.model = model
@@ -48,7 +49,8 @@ class Context(Handle):
             _ffi.afmoe_context_options, n_threads=n_threads, chunk_tokens=chunk_tokens, max_tokens=max_tokens,
             rewind_tokens=rewind_tokens, max_page_bytes=max_page_bytes, log=self._log, parallel=self._parallel,
             snapshot_tokens=snapshot_tokens, snapshot_bytes=snapshot_bytes, prefix_bytes=prefix_bytes,
-            cpus=numbers, n_cpus=None if numbers is None else len(numbers),
+            prefix_folder=None if prefix_folder is None else ctypes.create_string_buffer(path_in(prefix_folder)),
+            prefix_folder_bytes=prefix_folder_bytes, cpus=numbers, n_cpus=None if numbers is None else len(numbers),
             cpu_level=None if cpu_level is None else choice(Cpu, cpu_level, 'cpu_level'),
             precision=None if precision is None else choice(Precision, precision, 'precision'),
             cells=None if cells is None else choice(Cells, cells, 'cells'))

@@ -118,3 +118,22 @@ def test_snapshots_and_prefixes(model):
         assert context.memory.prefixes > 0
         with context.session() as session:
             assert session.append(tokens).n_reused > 0
+
+
+def test_prefixes_on_disk(model, tmp_path):
+    tokens = [index * 7 % 1600 for index in range(300)]
+    folder = tmp_path / 'prefixes'
+    for n_reused in 0, 299:
+        with model.context(n_threads=1, prefix_folder=folder, prefix_folder_bytes=2**26) as context:
+            with context.session() as session:
+                assert session.append(tokens).n_reused == n_reused
+            info = context.info
+            assert (info.n_prefix_files_read, info.n_prefix_files_failed) == (n_reused > 0, 0)
+    assert len(os.listdir(folder)) == 1
+    folder.chmod(0o755)
+    with pytest.raises(afmoe.InvalidError, match='0755'):
+        model.context(n_threads=1, prefix_folder=str(folder))
+    with pytest.raises(afmoe.NotFoundError):
+        model.context(n_threads=1, prefix_folder=tmp_path / 'no' / 'where')
+    with pytest.raises(afmoe.InvalidError, match='zero byte'):
+        model.context(n_threads=1, prefix_folder='a\0b')

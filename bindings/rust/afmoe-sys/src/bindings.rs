@@ -1536,12 +1536,14 @@ pub struct afmoe_context_options {
     pub snapshot_tokens: u64,
     pub snapshot_bytes: u64,
     pub prefix_bytes: u64,
+    pub prefix_folder: *const ::std::os::raw::c_char,
+    pub prefix_folder_bytes: u64,
 }
 #[test]
 fn bindgen_test_layout_afmoe_context_options() {
     assert_eq!(
         ::std::mem::size_of::<afmoe_context_options>(),
-        120usize,
+        136usize,
         concat!("Size of: ", stringify!(afmoe_context_options))
     );
     assert_eq!(
@@ -1765,6 +1767,30 @@ fn bindgen_test_layout_afmoe_context_options() {
         );
     }
     test_field_prefix_bytes();
+    fn test_field_prefix_folder() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_context_options>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).prefix_folder) as usize - ptr as usize
+            },
+            120usize,
+            concat!("Offset of field: ", stringify!(afmoe_context_options), "::", stringify!(prefix_folder))
+        );
+    }
+    test_field_prefix_folder();
+    fn test_field_prefix_folder_bytes() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_context_options>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).prefix_folder_bytes) as usize - ptr as usize
+            },
+            128usize,
+            concat!("Offset of field: ", stringify!(afmoe_context_options), "::", stringify!(prefix_folder_bytes))
+        );
+    }
+    test_field_prefix_folder_bytes();
 }
 extern "C" {
     pub fn afmoe_context_options_init(options: *mut afmoe_context_options, size: u32);
@@ -1772,6 +1798,20 @@ extern "C" {
 extern "C" {
     #[doc = " Make a context. STATE when the model was opened without weights. Worker threads start here (n_threads - 1: the"]
     #[doc = "  calling thread works too) and sleep when idle."]
+    #[doc = ""]
+    #[doc = "  With `prefix_folder` what a session holds when it is freed, from 64 tokens on, is written there as a state, before"]
+    #[doc = "  the free returns: it takes what afmoe_session_save takes but does not wait for the disk; tokens that lie there"]
+    #[doc = "  already cost nothing. When a session without tokens begins (append, sync, step, a request), the files with its first"]
+    #[doc = "  64 tokens are looked at, and the one that holds the longest beginning it can go on from is read, if that is longer"]
+    #[doc = "  than what prefix_bytes has. A file serves tokens that go on where it ends, or leave it at most rewind_tokens before."]
+    #[doc = "  The result has the bits it would have anyway. What was used longest ago is removed first. Any number of contexts and"]
+    #[doc = "  processes may share a folder; files of other models, precisions, cells or versions are left alone and not counted."]
+    #[doc = "  A file that is gone, damaged or cannot be written is no failure of any call: afmoe_context_info counts these."]
+    #[doc = ""]
+    #[doc = "  The conversations lie there in the clear. A folder that is not there is made for its owner alone; one that is must"]
+    #[doc = "  belong to the process's user and be closed to all others (INVALID), for who can write to it decides what sessions"]
+    #[doc = "  remember. NOT_FOUND: the folder above is not there. IO: it cannot be written to. UNSUPPORTED: this build has no"]
+    #[doc = "  \"state\"."]
     #[doc = ""]
     #[doc = "  Threads do not survive fork: in the child, calls on the context and its sessions answer STATE, and freeing them"]
     #[doc = "  works (memory of a session that another thread was computing on stays allocated there)."]
@@ -1797,12 +1837,15 @@ pub struct afmoe_context_info {
     pub max_tokens: u64,
     pub page_bytes: u64,
     pub scratch_bytes: u64,
+    pub n_prefix_files_read: u64,
+    pub n_prefix_files_written: u64,
+    pub n_prefix_files_failed: u64,
 }
 #[test]
 fn bindgen_test_layout_afmoe_context_info() {
     assert_eq!(
         ::std::mem::size_of::<afmoe_context_info>(),
-        48usize,
+        72usize,
         concat!("Size of: ", stringify!(afmoe_context_info))
     );
     assert_eq!(
@@ -1918,6 +1961,42 @@ fn bindgen_test_layout_afmoe_context_info() {
         );
     }
     test_field_scratch_bytes();
+    fn test_field_n_prefix_files_read() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_context_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).n_prefix_files_read) as usize - ptr as usize
+            },
+            48usize,
+            concat!("Offset of field: ", stringify!(afmoe_context_info), "::", stringify!(n_prefix_files_read))
+        );
+    }
+    test_field_n_prefix_files_read();
+    fn test_field_n_prefix_files_written() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_context_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).n_prefix_files_written) as usize - ptr as usize
+            },
+            56usize,
+            concat!("Offset of field: ", stringify!(afmoe_context_info), "::", stringify!(n_prefix_files_written))
+        );
+    }
+    test_field_n_prefix_files_written();
+    fn test_field_n_prefix_files_failed() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_context_info>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).n_prefix_files_failed) as usize - ptr as usize
+            },
+            64usize,
+            concat!("Offset of field: ", stringify!(afmoe_context_info), "::", stringify!(n_prefix_files_failed))
+        );
+    }
+    test_field_n_prefix_files_failed();
 }
 extern "C" {
     pub fn afmoe_context_info_init(info: *mut afmoe_context_info, size: u32);
@@ -1944,10 +2023,11 @@ pub struct afmoe_memory {
     pub pages: u64,
     pub sessions: u64,
     pub prefixes: u64,
+    pub drafts: u64,
 }
 #[test]
 fn bindgen_test_layout_afmoe_memory() {
-    assert_eq!(::std::mem::size_of::<afmoe_memory>(), 56usize, concat!("Size of: ", stringify!(afmoe_memory)));
+    assert_eq!(::std::mem::size_of::<afmoe_memory>(), 64usize, concat!("Size of: ", stringify!(afmoe_memory)));
     assert_eq!(::std::mem::align_of::<afmoe_memory>(), 8usize, concat!("Alignment of ", stringify!(afmoe_memory)));
     fn test_field_size() {
         assert_eq!(
@@ -2045,6 +2125,18 @@ fn bindgen_test_layout_afmoe_memory() {
         );
     }
     test_field_prefixes();
+    fn test_field_drafts() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_memory>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).drafts) as usize - ptr as usize
+            },
+            56usize,
+            concat!("Offset of field: ", stringify!(afmoe_memory), "::", stringify!(drafts))
+        );
+    }
+    test_field_drafts();
 }
 extern "C" {
     pub fn afmoe_memory_init(memory: *mut afmoe_memory, size: u32);
@@ -3999,7 +4091,8 @@ extern "C" {
     ) -> afmoe_status;
 }
 extern "C" {
-    #[doc = " Requests that are not done end as CANCELLED."]
+    #[doc = " Requests that are not done end as CANCELLED. In a child of fork they are the parent's: sessions and samplers are let"]
+    #[doc = "  go, and on_done is not called."]
     pub fn afmoe_scheduler_free(scheduler: *mut afmoe_scheduler);
 }
 extern "C" {

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::call::{self, call, guard, Handle};
@@ -71,11 +71,18 @@ pub struct ContextOptions<'a> {
     log: Option<Log<'a>>,
     cpus: Vec<i32>,
     host: Option<Arc<Host>>,
+    prefix_folder: Option<PathBuf>,
 }
 
 impl Default for ContextOptions<'_> {
     fn default() -> Self {
-        ContextOptions { raw: call::init(sys::afmoe_context_options_init), log: None, cpus: Vec::new(), host: None }
+        ContextOptions {
+            raw: call::init(sys::afmoe_context_options_init),
+            log: None,
+            cpus: Vec::new(),
+            host: None,
+            prefix_folder: None,
+        }
     }
 }
 
@@ -157,6 +164,22 @@ impl<'a> ContextOptions<'a> {
         self
     }
 
+    /// The same on disk, for later processes too: what a session holds when it is dropped is written into this folder,
+    /// before the drop returns, and a new session starts from the file with the longest beginning it can go on from.
+    /// The folder is made where it is missing, for its owner alone; one that others may look into is
+    /// [`Invalid`](crate::ErrorKind::Invalid), for the conversations lie there in the clear. None unless said.
+    pub fn prefix_folder(mut self, path: impl Into<PathBuf>) -> Self {
+        self.prefix_folder = Some(path.into());
+        self
+    }
+
+    /// The most that may lie in [`prefix_folder`](Self::prefix_folder) for this model, precision and cells; 8 GiB unless
+    /// said. What was used longest ago goes first.
+    pub fn prefix_folder_bytes(mut self, n: u64) -> Self {
+        self.raw.prefix_folder_bytes = n;
+        self
+    }
+
     /// Hears what was chosen.
     pub fn log(mut self, log: impl FnMut(LogLevel, &str) + 'a) -> Self {
         self.log = Some(Log::new(log));
@@ -233,6 +256,12 @@ pub struct ContextInfo {
     pub page_bytes: u64,
     /// Working memory held.
     pub scratch_bytes: u64,
+    /// Files of [`prefix_folder`](ContextOptions::prefix_folder) that sessions began with.
+    pub n_prefix_files_read: u64,
+    /// Files written there.
+    pub n_prefix_files_written: u64,
+    /// Files that could not be written, or were damaged and therefore removed.
+    pub n_prefix_files_failed: u64,
 }
 
 /// Bytes by what they are for. Only `weights_mapped` can be dropped and read again by the system.
@@ -251,6 +280,9 @@ pub struct Memory {
     pub sessions: u64,
     /// What dropped sessions have left, and is not in `pages`; in an estimate the most they may leave.
     pub prefixes: u64,
+    /// Logits of tokens guessed ahead, held while an answer is made with `max_draft`; in an estimate: of all sessions
+    /// for a `max_draft` of 1.
+    pub drafts: u64,
 }
 
 impl Memory {
@@ -262,6 +294,7 @@ impl Memory {
             pages: raw.pages,
             sessions: raw.sessions,
             prefixes: raw.prefixes,
+            drafts: raw.drafts,
         }
     }
 }
@@ -321,8 +354,12 @@ impl Context {
 
     /// The same with options. [`State`](crate::ErrorKind::State) when the model was opened without weights.
     pub fn with_options(model: &Model, options: &ContextOptions<'_>) -> Result<Context> {
-        let raw = options.raw();
-        // SAFETY: the options live for the call; the context takes its own reference on the model.
+        let folder = options.prefix_folder.as_deref().map(crate::model::c_path).transpose()?;
+        let mut raw = options.raw();
+        if let Some(folder) = &folder {
+            raw.prefix_folder = folder.as_ptr();
+        }
+        // SAFETY: the options and the folder's name live for the call; the context takes its own reference on the model.
         let create = |out: *mut *mut sys::afmoe_context, error| unsafe {
             sys::afmoe_context_create(out, model.as_ptr(), &raw, error)
         };
@@ -354,6 +391,9 @@ impl Context {
             max_tokens: raw.max_tokens,
             page_bytes: raw.page_bytes,
             scratch_bytes: raw.scratch_bytes,
+            n_prefix_files_read: raw.n_prefix_files_read,
+            n_prefix_files_written: raw.n_prefix_files_written,
+            n_prefix_files_failed: raw.n_prefix_files_failed,
         })
     }
 

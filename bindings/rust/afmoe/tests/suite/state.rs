@@ -99,6 +99,28 @@ fn kept() {
     assert!(back(with) < back(ContextOptions::new()));
 }
 
+/// What a dropped session leaves on disk is found by another context.
+#[test]
+fn kept_on_disk() {
+    let model = pico();
+    let tokens: Vec<_> = (0..300).map(|i| i * 7 % 500 + 10).collect();
+    let folder = std::env::temp_dir().join(format!("afmoe-rust-{}-prefixes", std::process::id()));
+    let options = || ContextOptions::new().n_threads(2).prefix_folder(&folder).prefix_folder_bytes(1 << 28);
+    let n_reused = |_| {
+        let context = Context::with_options(&model, &options()).unwrap();
+        let n_reused = context.session().unwrap().append(&tokens).unwrap().n_reused;
+        let info = context.info().unwrap();
+        assert_eq!((info.n_prefix_files_written, info.n_prefix_files_failed), (u64::from(n_reused == 0), 0));
+        assert_eq!(info.n_prefix_files_read, u64::from(n_reused > 0));
+        n_reused
+    };
+    let found: Vec<_> = (0..2).map(n_reused).collect();
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(found, [0, 299]);
+    let nul = Context::with_options(&model, &ContextOptions::new().prefix_folder("nul\0byte")).unwrap_err();
+    assert_eq!(nul.kind(), ErrorKind::Invalid);
+}
+
 /// Drafts change nothing but how long it takes.
 #[test]
 fn drafts() {
