@@ -205,7 +205,7 @@ static void embed_rows(void *arg, uint64_t begin, uint64_t end, uint32_t worker)
         d->engine.kernels.decode_row[embedding->format](h, embedding->data + token * embedding->row_bytes, hidden);
         if (d->config->mup_enabled) d->engine.kernels.scale(h, (float)sqrt((double)hidden), hidden);
         afmoe__rope_row(d->cos + row * half, d->sin + row * half, d->frequencies, half, d->rope_factor,
-                        batch_position(item, row));
+                        d->config->max_positions, batch_position(item, row));
     }
 }
 

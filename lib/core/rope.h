@@ -9,6 +9,6 @@ float afmoe__rope_frequencies(float *out_frequencies, const struct model_config 
 
 /* cos_out and sin_out [n_frequencies] of one position, both times `attention_factor`. */
 void afmoe__rope_row(float *cos_out, float *sin_out, const float *frequencies, uint64_t n_frequencies,
-                     float attention_factor, uint64_t position);
+                     float attention_factor, uint64_t max_positions, uint64_t position);
 
 #endif
