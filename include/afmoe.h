@@ -436,8 +436,9 @@ typedef struct afmoe_context_options {
     int32_t precision;         /* AFMOE_PRECISION_*, default FAST */
     int32_t cells;             /* AFMOE_CELLS_*, default AUTO */
     uint32_t chunk_tokens;     /* tokens computed together while reading a prompt. 1..4096, default 512 */
-    uint64_t max_tokens;       /* longest timeline of a session, 1..max_positions of the model. Default 2^64-1: 4096, or
-                                  max_positions where that is less. Memory grows only as tokens come */
+    uint64_t max_tokens;       /* longest timeline of a session, what a shift dropped not counted; 1..max_positions of
+                                  the model. Default 2^64-1: 4096, or max_positions where that is less. Memory grows
+                                  only as tokens come */
     uint64_t rewind_tokens;    /* how far back rewind and sync are free of recomputing. 0..2^32, default 256 */
     uint64_t max_page_bytes;   /* cap on key/value memory of all sessions together. Default 2^64-1 */
     afmoe_log_fn log;          /* default NULL */
@@ -521,7 +522,7 @@ typedef struct afmoe_memory {
     uint64_t weights_private; /* weights read or converted, tensor lists, tokenizer */
     uint64_t scratch;         /* working memory of the context */
     uint64_t pages;           /* keys and values, recycled pages included */
-    uint64_t sessions;        /* tokens, last logits and page tables */
+    uint64_t sessions;        /* tokens, last logits and page tables; in an estimate of sessions that never shift */
     uint64_t prefixes;        /* what finished sessions have left, pages that others share included and not in `pages`;
                                  in an estimate the most they may leave (prefix_bytes) */
     uint64_t drafts;          /* logits of tokens guessed ahead, held while an answer is made with max_draft
@@ -629,6 +630,34 @@ AFMOE_API afmoe_status afmoe_session_rewind(afmoe_session *session, uint64_t n_t
                                             const afmoe_append_options *options, afmoe_append_result *result,
                                             afmoe_error *error);
 
+/** Make room in a session that is full: the full layers forget. Of the tokens they see, the first n_keep stay (say, a
+ *  system prompt), the n_drop oldest after these go. The memory of their keys and values is the context's again, where
+ *  no other session shares it. This never happens unless asked for.
+ *
+ *  Only whole pages of 64 tokens go: n_keep and n_drop are rounded up to such, and out_dropped (may be NULL) gets the
+ *  tokens dropped. INVALID, with the numbers: there are not as many whole pages. n_drop = 0 does nothing. NO_MEMORY. On
+ *  failure nothing has changed and out_dropped is 0.
+ *
+ *  Nothing is computed, and what was computed stays: the tokens, n_tokens, the logits, the last window of the sliding
+ *  layers. Positions run on, also past max_positions of the model, as only sliding layers know them and look no further
+ *  than a window. max_tokens counts what was not dropped. What comes next is computed with less to look at: it differs
+ *  from what it would be with all tokens, and also from a new session with the tokens kept; docs/model.md says by how
+ *  much. From there on:
+ *
+ *    append, generate   go on; the same tokens and shifts give the same bits, whatever the chunks and threads
+ *    sync, embed        compare with all tokens, also those dropped: the same again cost nothing
+ *    going back         to a place behind all that was dropped is as free as ever; tokens read again from a snapshot
+ *                       there see what is left. Further back, or where there is no such snapshot, the timeline is read
+ *                       again from before what was dropped, whole, as n_reused and n_computed say: the shift is
+ *                       undone. CONTEXT_FULL, nothing changed, when these are more tokens than max_tokens
+ *    fork, save, load   give a session that is shifted likewise
+ *    a freed session    leaves to prefix_bytes and prefix_folder at most what comes before the first token dropped
+ *
+ *  The session keeps its tokens: each one dropped goes on to take 4 bytes, and 8 bytes a layer for every 64. With rope
+ *  of kind DYNAMIC a timeline ends at max_positions in any case. */
+AFMOE_API afmoe_status afmoe_session_shift(afmoe_session *session, uint64_t n_keep, uint64_t n_drop,
+                                           uint64_t *out_dropped, afmoe_error *error);
+
 /** Tokens of the timeline, copied; out_n gets their number. */
 AFMOE_API afmoe_status afmoe_session_tokens(afmoe_session *session, afmoe_token *out, uint64_t capacity,
                                             uint64_t *out_n, afmoe_error *error);
@@ -636,7 +665,7 @@ AFMOE_API afmoe_status afmoe_session_tokens(afmoe_session *session, afmoe_token 
 /** Logits of the last position, copied: vocab_size floats. STATE when there are none. */
 AFMOE_API afmoe_status afmoe_session_logits(afmoe_session *session, float *out, uint64_t capacity, uint64_t *out_n,
                                             afmoe_error *error);
-/** The same, borrowed until the session's next append, sync, rewind, generate, load or free. */
+/** The same, borrowed until the session's next append, sync, rewind, shift, generate, load or free. */
 AFMOE_API afmoe_status afmoe_session_logits_view(afmoe_session *session, const float **out, uint64_t *out_n,
                                                  afmoe_error *error);
 /** Natural log-probabilities of the last position (log softmax of the raw logits), vocab_size floats. NUMERIC when a
@@ -717,6 +746,7 @@ typedef struct afmoe_session_stats {
     uint64_t page_bytes;        /* key/value memory of this session */
     uint64_t n_drafted;         /* tokens computed ahead as drafts, see afmoe_generate_options */
     uint64_t n_draft_accepted;  /* of them, those that became the next token; in none of the counts above */
+    uint64_t n_dropped;         /* of n_tokens, those that full layers see no more (afmoe_session_shift) */
 } afmoe_session_stats;
 
 AFMOE_API void afmoe_session_stats_init(afmoe_session_stats *stats, uint32_t size);

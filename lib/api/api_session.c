@@ -140,6 +140,19 @@ afmoe_status afmoe_session_embed(afmoe_session *session, const afmoe_token *toke
     return status;
 }
 
+afmoe_status afmoe_session_shift(afmoe_session *session, uint64_t n_keep, uint64_t n_drop, uint64_t *out_dropped,
+                                 afmoe_error *error)
+{
+    uint64_t n_dropped = 0;
+    if (out_dropped) *out_dropped = 0;
+    afmoe_status status = afmoe__session_enter(session, error);
+    if (status != AFMOE_OK) return status;
+    status = afmoe__session_shift(session->core, n_keep, n_drop, &n_dropped, error);
+    if (out_dropped) *out_dropped = n_dropped;
+    afmoe__session_leave(session);
+    return status;
+}
+
 /* ---- Calls that look ---- */
 
 afmoe_status afmoe_session_tokens(afmoe_session *session, afmoe_token *out, uint64_t capacity, uint64_t *out_n,

@@ -9,6 +9,9 @@
  * are joined in rising order. So a row's result depends on its position alone, not on what else is in the pass, and the
  * spans of one row can be computed by several workers.
  *
+ * Where full layers have lost pages, a row's position there is counted without them (cells.h): so it sees what is left
+ * as it would see a shorter timeline, in the same spans.
+ *
  * A tile is some rows of one item; with the heads of one kv head they are the queries that read a page together. */
 #include "attention.h"
 
@@ -92,6 +95,12 @@ static uint64_t most_spans(const struct model_config *config)
     return full > sliding ? full : sliding;
 }
 
+/* Among the positions that the layer still has. */
+static uint64_t position_of(const struct attention_stage *stage, const struct batch_item *item, uint64_t row)
+{
+    return batch_position(item, row) - (stage->sliding ? 0 : item->n_dropped);
+}
+
 /* ---- Stage 1: norm, rotate, store ---- */
 
 static void prepare_head(const struct attention_stage *stage, float *x, const float *norm, uint64_t row)
@@ -105,9 +114,9 @@ static void prepare_head(const struct attention_stage *stage, float *x, const fl
 static void store_row(const struct attention_stage *stage, uint64_t row)
 {
     const struct batch_item *item = batch_item_of(stage->batch, row);
-    uint64_t position = batch_position(item, row), d = stage->config->head_dim;
+    uint64_t position = position_of(stage, item, row), d = stage->config->head_dim;
     uint64_t half = head_page_bytes(stage->cell_format, d);
-    uint8_t *page = cells_page(item->cells, stage->layer, position);
+    uint8_t *page = cells_page(item->cells, stage->layer, position / PAGE_POSITIONS);
     const struct kernels *kernels = &stage->engine->kernels;
     for (uint32_t j = 0; j < stage->config->n_kv_heads; j++) {
         uint64_t x = (row * stage->config->n_kv_heads + j) * d;
@@ -154,12 +163,12 @@ static uint64_t n_queries(const struct attention_stage *stage, const struct atte
 
 static uint64_t first_page(const struct attention_stage *stage, const struct attention_tile *tile)
 {
-    return first_seen(stage, batch_position(tile->item, tile->begin)) / PAGE_POSITIONS;
+    return first_seen(stage, position_of(stage, tile->item, tile->begin)) / PAGE_POSITIONS;
 }
 
-static uint64_t last_page(const struct attention_tile *tile)
+static uint64_t last_page(const struct attention_stage *stage, const struct attention_tile *tile)
 {
-    return batch_position(tile->item, tile->end - 1) / PAGE_POSITIONS;
+    return position_of(stage, tile->item, tile->end - 1) / PAGE_POSITIONS;
 }
 
 /* What each query of a tile sees of a page. */
@@ -168,7 +177,7 @@ static void set_seen(const struct attention_stage *stage, const struct attention
 {
     uint64_t base = page * PAGE_POSITIONS, n_group = group_size(stage);
     for (uint64_t row = tile->begin; row < tile->end; row++) {
-        uint64_t position = batch_position(tile->item, row), first = first_seen(stage, position);
+        uint64_t position = position_of(stage, tile->item, row), first = first_seen(stage, position);
         uint64_t begin = first > base ? first - base : 0, end = position + 1 > base ? position + 1 - base : 0;
         for (uint64_t h = 0; h < n_group; h++, queries++) {
             queries->begin = (uint32_t)(begin < PAGE_POSITIONS ? begin : PAGE_POSITIONS);
@@ -192,12 +201,12 @@ static void attend_span(const struct attention_stage *stage, const struct attent
     uint64_t d = stage->config->head_dim, n = n_queries(stage, tile), half = head_page_bytes(stage->cell_format, d);
     for (uint64_t i = 0; i < n; i++) out->queries[i] = (struct attention_query){.max = -INFINITY};
     memset(out->acc, 0, n * page_dims(d) * sizeof *out->acc);
-    uint64_t page = span_begin(stage, span), end = span_begin(stage, span + 1), last = last_page(tile);
+    uint64_t page = span_begin(stage, span), end = span_begin(stage, span + 1), last = last_page(stage, tile);
     if (page < first_page(stage, tile)) page = first_page(stage, tile);
     for (; page < end && page <= last; page++) {
         uint64_t next = page < last ? page + 1 : page;
-        const uint8_t *keys = cells_page(tile->item->cells, stage->layer, page * PAGE_POSITIONS) + 2 * j * half;
-        const uint8_t *after = cells_page(tile->item->cells, stage->layer, next * PAGE_POSITIONS) + 2 * j * half;
+        const uint8_t *keys = cells_page(tile->item->cells, stage->layer, page) + 2 * j * half;
+        const uint8_t *after = cells_page(tile->item->cells, stage->layer, next) + 2 * j * half;
         struct attention_page p = {keys, keys + half, after, d, 1.0f / sqrtf((float)d)};
         set_seen(stage, tile, page, out->queries);
         stage->engine->kernels.attention_page[stage->cell_format](out->queries, n, out->acc, q, &p);
@@ -258,7 +267,7 @@ static uint64_t lay_out_scratch(struct tile_scratch *out, uint8_t *base, const s
 static void attend_tile(const struct attention_stage *stage, const struct attention_tile *tile, uint32_t j,
                         const struct tile_scratch *scratch)
 {
-    uint64_t span = span_of(stage, first_page(stage, tile)), last = span_of(stage, last_page(tile));
+    uint64_t span = span_of(stage, first_page(stage, tile)), last = span_of(stage, last_page(stage, tile));
     attend_span(stage, tile, j, span, scratch->q, &scratch->all);
     while (span < last) {
         attend_span(stage, tile, j, ++span, scratch->q, &scratch->part);
@@ -281,7 +290,7 @@ static struct tile_state part_state(const struct attention_stage *stage, const s
 static void attend_part(const struct attention_stage *stage, const struct attention_tile *tile, uint32_t j,
                         uint64_t part, _Atomic uint32_t *n_left, const float *q)
 {
-    uint64_t first = span_of(stage, first_page(stage, tile)), n = span_of(stage, last_page(tile)) - first + 1;
+    uint64_t first = span_of(stage, first_page(stage, tile)), n = span_of(stage, last_page(stage, tile)) - first + 1;
     struct tile_state state = part_state(stage, tile, j, part);
     if (part < n) attend_span(stage, tile, j, first + part, q, &state);
     if (atomic_fetch_sub(n_left, 1) != 1) return;
@@ -338,7 +347,7 @@ static void cut_parts(struct attention_stage *stage)
     if (stage->batch->n_rows > SPLIT_ROWS || afmoe__pool_n_threads(stage->engine->pool) == 1) return;
     for (uint64_t i = 0; i < stage->n_tiles; i++) {
         const struct attention_tile *tile = &stage->buffers->tiles[i];
-        uint64_t n = span_of(stage, last_page(tile)) - span_of(stage, first_page(stage, tile)) + 1;
+        uint64_t n = span_of(stage, last_page(stage, tile)) - span_of(stage, first_page(stage, tile)) + 1;
         if (n > most) most = n;
     }
     if (most > most_spans(stage->config)) return;

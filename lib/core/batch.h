@@ -18,6 +18,7 @@ struct batch_item {
     const uint64_t *wanted; /* rows of this item (0..n_tokens-1), rising, that want the head */
     uint64_t n_wanted;
     bool hidden_only; /* of those rows: the final norm, no logits */
+    uint64_t n_dropped; /* of the n_past, those that full layers see no more, whole pages: see cells.h */
     uint64_t first_row; /* set by the decoder */
 };
 

@@ -59,12 +59,17 @@ static void accept(struct session *session)
     afmoe__timeline_settle(&session->timeline);
 }
 
+void afmoe__ahead_forget(struct session *session)
+{
+    session->ahead.n_held = session->ahead.first = 0;
+    afmoe__timeline_truncate(&session->timeline, session->timeline.n_tokens); /* their pages */
+}
+
 /* As many drafts as there is room for: in the pass, the timeline and the pages. */
 static void put_drafts(struct session *session, const afmoe_token *draft, uint64_t n_draft)
 {
     struct timeline *timeline = &session->timeline;
-    const struct context *context = timeline->context;
-    uint64_t begin = timeline->n_tokens, room = context->max_tokens - (begin + 1);
+    uint64_t begin = timeline->n_tokens, room = afmoe__timeline_limit(timeline, begin) - (begin + 1);
     if (n_draft > session->ahead.max_draft) n_draft = session->ahead.max_draft;
     if (n_draft > room) n_draft = room;
     if (n_draft == 0) return;
@@ -82,15 +87,13 @@ bool afmoe__session_has_draft(const struct session *session, afmoe_token token)
 afmoe_status afmoe__ahead_append(struct session *session, afmoe_token token, const afmoe_token *draft,
                                  uint64_t n_draft, const afmoe_cancel *cancel, bool *out_done, afmoe_error *error)
 {
-    struct ahead *ahead = &session->ahead;
     const afmoe_append_options options = {.size = sizeof options, .cancel = cancel};
     *out_done = afmoe__session_has_draft(session, token);
     if (*out_done) {
         accept(session);
         return AFMOE_OK;
     }
-    ahead->n_held = ahead->first = 0;
-    afmoe__timeline_truncate(&session->timeline, session->timeline.n_tokens); /* pages of the drafts dropped */
+    afmoe__ahead_forget(session);
     afmoe_status status = afmoe__session_append_begin(session, &token, 1, &options, true, error);
     if (status == AFMOE_OK)
         put_drafts(session, draft, n_draft);

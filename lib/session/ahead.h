@@ -29,6 +29,9 @@ uint64_t afmoe__ahead_bytes(const struct context *context, uint64_t max_draft);
 afmoe_status afmoe__ahead_append(struct session *session, afmoe_token token, const afmoe_token *draft,
                                  uint64_t n_draft, const afmoe_cancel *cancel, bool *out_done, afmoe_error *error);
 
+/* Drop those that were computed and not accepted. */
+void afmoe__ahead_forget(struct session *session);
+
 /* For growth.h: n drafts were computed; row i of them. */
 void afmoe__ahead_begin(struct session *session, uint64_t n);
 void afmoe__ahead_gather(struct session *session, uint64_t i, const float *hidden, const float *logits);

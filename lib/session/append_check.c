@@ -77,11 +77,22 @@ afmoe_status afmoe__append_check_options(const struct timeline *timeline, uint64
     return status ? status : check_experts(timeline, end - begin, options, error);
 }
 
-afmoe_status afmoe__append_check_room(const struct timeline *timeline, uint64_t begin, uint64_t n_more,
+afmoe_status afmoe__append_check_room(const struct timeline *timeline, uint64_t keep, uint64_t begin, uint64_t n_more,
                                       afmoe_error *error)
 {
-    uint64_t max = timeline->context->max_tokens;
-    if (n_more <= max - begin) return AFMOE_OK;
+    const struct context *context = timeline->context;
+    uint64_t max = afmoe__timeline_limit(timeline, keep), n_dropped = timeline_n_dropped(timeline, keep);
+    if (begin <= max && n_more <= max - begin) return AFMOE_OK;
+    if (max < context->max_tokens + n_dropped)
+        return afmoe__fail(error, AFMOE_CONTEXT_FULL,
+                           "%llu tokens and %llu more; with dynamic rope a timeline ends at max_position_embeddings "
+                           "(%llu), shifted or not",
+                           (unsigned long long)begin, (unsigned long long)n_more, (unsigned long long)max);
+    if (n_dropped)
+        return afmoe__fail(error, AFMOE_CONTEXT_FULL,
+                           "%llu tokens and %llu more, %llu of them dropped; a session holds %llu",
+                           (unsigned long long)begin, (unsigned long long)n_more, (unsigned long long)n_dropped,
+                           (unsigned long long)context->max_tokens);
     return afmoe__fail(error, AFMOE_CONTEXT_FULL, "%llu tokens and %llu more; a session holds %llu",
                        (unsigned long long)begin, (unsigned long long)n_more, (unsigned long long)max);
 }

@@ -227,7 +227,7 @@ void afmoe__context_memory(struct context *context, afmoe_memory *out)
     out->scratch = scratch_bytes(context);
     out->pages = afmoe__pages_memory(context->pages, &out->prefixes);
     out->prefixes += afmoe__prefixes_memory(context->prefixes);
-    out->sessions = context->n_sessions * afmoe__session_bytes(context);
+    out->sessions = context->session_bytes;
     out->drafts = context->n_draft_bytes;
 }
 

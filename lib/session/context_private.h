@@ -37,6 +37,7 @@ struct context {
     uint64_t max_tokens;
     struct page_plan plan;
     _Atomic uint64_t n_sessions, n_draft_bytes;
+    _Atomic uint64_t session_bytes; /* of all sessions, pages and drafts left out */
 };
 
 #endif

@@ -35,12 +35,15 @@ afmoe_status afmoe__session_embed(struct session *session, const afmoe_token *to
     const afmoe_append_options options = {.size = sizeof options, .cancel = cancel};
     uint64_t hidden_size = session->timeline.context->config->hidden_size, keep = 0;
     afmoe_append_result result;
-    afmoe_status status = afmoe__append_check_room(&session->timeline, 0, n_tokens, error);
-    if (status == AFMOE_OK) status = afmoe__append_check_tokens(&session->timeline, tokens, n_tokens, error);
+    const struct timeline *timeline = &session->timeline;
+    afmoe_status status = afmoe__append_check_room(timeline, timeline->n_tokens, 0, n_tokens, error);
+    if (status == AFMOE_OK) status = afmoe__append_check_tokens(timeline, tokens, n_tokens, error);
     if (status != AFMOE_OK) return status;
-    if (pooling == AFMOE_POOL_LAST) keep = afmoe__timeline_common_prefix(&session->timeline, tokens, n_tokens);
+    if (pooling == AFMOE_POOL_LAST) keep = afmoe__timeline_common_prefix(timeline, tokens, n_tokens);
     if (keep == n_tokens) keep--;
-    keep = afmoe__timeline_restart(&session->timeline, keep);
+    keep = afmoe__timeline_restart(timeline, keep);
+    status = afmoe__append_check_room(timeline, keep, 0, n_tokens, error);
+    if (status != AFMOE_OK) return status;
     struct pooling pooled = {.kind = pooling, .total = afmoe__alloc_zeroed(hidden_size, sizeof(double))};
     if (!pooled.total) return afmoe__fail_memory(error, hidden_size * sizeof(double), "a pooled hidden state");
     status =

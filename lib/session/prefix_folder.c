@@ -180,7 +180,8 @@ static bool read_file(struct prefix_folder *folder, const struct file_key *key, 
         afmoe__file_close(&file);
     }
     bool good = status == AFMOE_OK && afmoe__timeline_common_prefix(timeline, tokens, n) == n &&
-                afmoe__timeline_restart(timeline, n) == n; /* it may be another file by now */
+                afmoe__timeline_restart(timeline, n) == n && /* it may be another file by now */
+                timeline_n_dropped(timeline, n) == 0;
     if (good) {
         afmoe__timeline_truncate(timeline, n);
         afmoe__timeline_move(&session->timeline, timeline);

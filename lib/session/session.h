@@ -31,6 +31,10 @@ afmoe_status afmoe__session_embed(struct session *session, const afmoe_token *to
                                   int32_t pooling, bool normalize, const afmoe_cancel *cancel, float *out,
                                   afmoe_error *error);
 
+/* As afmoe_session_shift. */
+afmoe_status afmoe__session_shift(struct session *session, uint64_t n_keep, uint64_t n_drop, uint64_t *out_dropped,
+                                  afmoe_error *error);
+
 /* Do n more tokens fit, as far as max_tokens goes? */
 bool afmoe__session_has_room(const struct session *session, uint64_t n_more);
 
@@ -44,7 +48,8 @@ bool afmoe__session_has_draft(const struct session *session, afmoe_token token);
 afmoe_status afmoe__session_append_drafted(struct session *session, afmoe_token token, const afmoe_token *draft,
                                            uint64_t n_draft, const afmoe_cancel *cancel, afmoe_error *error);
 
-/* Memory of one session of this context, its pages left out. Reads no more than config, max_tokens and plan. */
+/* Memory of one session of this context, its pages and what shifts add left out. Reads no more than config, max_tokens
+ * and plan. */
 uint64_t afmoe__session_bytes(const struct context *context);
 uint64_t afmoe__session_n_tokens(const struct session *session);
 const afmoe_token *afmoe__session_tokens(const struct session *session);

@@ -10,6 +10,7 @@
 struct session {
     struct timeline timeline;
     uint8_t *block; /* what the buffers lie in */
+    uint64_t block_bytes;
     bool has_logits;
     float *logits, *hidden; /* of the last position */
     uint64_t *wanted;       /* [chunk_tokens] */
@@ -18,6 +19,8 @@ struct session {
     afmoe_session_stats stats;
 };
 
+/* Make room for a timeline of which n_dropped tokens were dropped. On failure nothing has changed. */
+afmoe_status afmoe__session_reserve(struct session *session, uint64_t n_dropped, afmoe_error *error);
 /* Begin the growing of an append, everything checked; the caller runs it in a step. `alone` as in growth.h. */
 afmoe_status afmoe__session_append_begin(struct session *session, const afmoe_token *tokens, uint64_t n_tokens,
                                          const afmoe_append_options *options, bool alone, afmoe_error *error);

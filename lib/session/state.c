@@ -1,8 +1,9 @@
-/* State of a session, see state.h. Version 1; all numbers are little-endian, nothing lies between the parts:
+/* State of a session, see state.h. Version 1, or 2 where a shift dropped tokens; all numbers are little-endian, nothing
+ * lies between the parts:
  *
  *   header        192 bytes
  *     0   8 bytes  "AFMOESES"
- *     8   u32      version, 1
+ *     8   u32      version, 1 or 2
  *     12  u32      sections, 4
  *     16  u64      bytes of all
  *     24  u64      fingerprint of the model (weights/fingerprint.c)
@@ -19,17 +20,17 @@
  *     88  u64      first page of the sliding layers
  *     96  u32      1: logits and hidden state are there, 0: their sections are empty
  *     100 u32      version of the library that wrote it, for people
- *     104 u64      0
+ *     104 u32[2]   version 2: pages from the first to the last one dropped, [begin, end); else 0
  *     112          for each section its bytes, u64, and their XXH3 with 64 bits, u64
- *     176 u64      0
+ *     176 u64      version 2: tokens dropped, n_dropped; else 0
  *     184 u64      XXH3 of the 184 bytes before
  *   tokens        i32[n]
  *   logits        f32[vocabulary], of position n - 1
  *   hidden state  f32[hidden size]
  *   cells         for each layer, for each page from 0 (full layers) or the first (sliding layers) to the one with
- *                 position n - 1: the keys of head 0, its values, those of head 1, ...; the keys (values) of a page and
- *                 head are cells[64][head dimension], in the last page only as many positions as the timeline has. In
- *                 this order whatever the one in memory is (kernels/page.h)
+ *                 position n - 1, but those that were dropped: the keys of head 0, its values, those of head 1, ...;
+ *                 the keys (values) of a page and head are cells[64][head dimension], in the last page only as many
+ *                 positions as the timeline has. In this order whatever the one in memory is (kernels/page.h)
  *
  * Snapshots behind the sliding pages (page_plan.h) are left out. A later version reads this one. */
 #include "state.h"
@@ -46,7 +47,8 @@
 #include <assert.h>
 #include <string.h>
 
-enum { STATE_VERSION = 1, HEADER_BYTES = 192, SECTION_TABLE = 112, HEADER_CHECKSUM = 184 };
+enum { STATE_VERSION = 1, SHIFTED_STATE_VERSION = 2 };
+enum { HEADER_BYTES = 192, SECTION_TABLE = 112, HEADER_CHECKSUM = 184 };
 enum { SECTION_TOKENS, SECTION_LOGITS, SECTION_HIDDEN, SECTION_CELLS, N_SECTIONS };
 
 static const char magic[8] = {'A', 'F', 'M', 'O', 'E', 'S', 'E', 'S'};
@@ -54,17 +56,24 @@ static const char *const section_names[N_SECTIONS] = {"tokens", "logits", "hidde
 
 /* ---- Sizes ---- */
 
-static uint64_t first_page(const struct timeline *timeline, uint32_t layer)
+static uint64_t first_slot(const struct timeline *timeline, uint32_t layer)
 {
     return timeline->context->config->layer_is_full[layer] ? 0 : timeline->first_sliding_page;
 }
 
-/* Of a timeline that is there, or of which only n_tokens and first_sliding_page are. */
+/* Positions that the slots of a layer are for. */
+static uint64_t n_positions(const struct timeline *timeline, uint32_t layer)
+{
+    return timeline->n_tokens - (timeline->context->config->layer_is_full[layer] ? timeline->hole.n_tokens : 0);
+}
+
+/* Of a timeline that is there, or of which only n_tokens, first_sliding_page and hole are. */
 static uint64_t cells_bytes(const struct timeline *timeline)
 {
     const struct context *context = timeline->context;
     const struct model_config *config = context->config;
-    uint64_t n_pages = afmoe__plan_pages_held(&context->plan, timeline->first_sliding_page, timeline->n_tokens);
+    uint64_t n_pages = afmoe__plan_pages_held(&context->plan, timeline->first_sliding_page, timeline->n_tokens) -
+                       context->plan.n_full * (timeline->hole.n_tokens / PAGE_POSITIONS);
     uint64_t missing = page_count(timeline->n_tokens) * PAGE_POSITIONS - timeline->n_tokens;
     return (n_pages * PAGE_POSITIONS - config->n_layers * missing) * 2 * config->n_kv_heads * config->head_dim *
            cell_bytes(context->cell_format);
@@ -140,13 +149,14 @@ static afmoe_status walk_page(const struct walk *walk, const struct context *con
 static afmoe_status walk_cells(const struct walk *walk, const struct timeline *timeline, afmoe_error *error)
 {
     const struct context *context = timeline->context;
-    for (uint32_t layer = 0; layer < context->config->n_layers; layer++)
-        for (uint64_t page = first_page(timeline, layer); page < page_count(timeline->n_tokens); page++) {
-            uint64_t position = page * PAGE_POSITIONS;
-            afmoe_status status = walk_page(walk, context, cells_page(&timeline->cells, layer, position),
-                                            timeline->n_tokens - position, error);
+    for (uint32_t layer = 0; layer < context->config->n_layers; layer++) {
+        uint64_t n = n_positions(timeline, layer);
+        for (uint64_t slot = first_slot(timeline, layer); slot < page_count(n); slot++) {
+            afmoe_status status = walk_page(walk, context, cells_page(&timeline->cells, layer, slot),
+                                            n - slot * PAGE_POSITIONS, error);
             if (status != AFMOE_OK) return status;
         }
+    }
     return AFMOE_OK;
 }
 
@@ -155,6 +165,7 @@ static afmoe_status walk_cells(const struct walk *walk, const struct timeline *t
 struct header {
     uint64_t fingerprint, n_tokens, first_sliding_page;
     uint32_t has_logits;
+    struct hole hole;
     struct {
         uint64_t bytes, checksum;
     } sections[N_SECTIONS];
@@ -188,13 +199,16 @@ static void put_header(uint8_t bytes[HEADER_BYTES], const struct session *sessio
     uint64_t total = HEADER_BYTES;
     memset(bytes, 0, HEADER_BYTES);
     memcpy(bytes, magic, sizeof magic);
-    store_le32(bytes + 8, STATE_VERSION);
+    store_le32(bytes + 8, header->hole.n_tokens ? SHIFTED_STATE_VERSION : STATE_VERSION);
     store_le32(bytes + 12, N_SECTIONS);
     put_shape(bytes, session->timeline.context, header->fingerprint);
     store_le64(bytes + 80, header->n_tokens);
     store_le64(bytes + 88, header->first_sliding_page);
     store_le32(bytes + 96, header->has_logits);
     store_le32(bytes + 100, afmoe_version());
+    store_le32(bytes + 104, (uint32_t)(header->hole.begin / PAGE_POSITIONS));
+    store_le32(bytes + 108, (uint32_t)(header->hole.end / PAGE_POSITIONS));
+    store_le64(bytes + 176, header->hole.n_tokens);
     for (int i = 0; i < N_SECTIONS; i++) {
         store_le64(bytes + SECTION_TABLE + 16 * i, header->sections[i].bytes);
         store_le64(bytes + SECTION_TABLE + 16 * i + 8, header->sections[i].checksum);
@@ -251,7 +265,7 @@ static afmoe_status save(const struct session *session, uint64_t fingerprint, st
 {
     struct header header = {.fingerprint = fingerprint, .n_tokens = session->timeline.n_tokens,
                             .first_sliding_page = session->timeline.first_sliding_page,
-                            .has_logits = session->has_logits};
+                            .has_logits = session->has_logits, .hole = session->timeline.hole};
     uint64_t sections[N_SECTIONS];
     uint8_t bytes[HEADER_BYTES];
     section_bytes(sections, &session->timeline, session->has_logits);
@@ -296,9 +310,9 @@ static afmoe_status check_header(const uint8_t bytes[HEADER_BYTES], const char *
 {
     if (memcmp(bytes, magic, sizeof magic) != 0)
         return afmoe__fail(error, AFMOE_FORMAT, "\"%s\" is not the state of a session", name);
-    if (load_le32(bytes + 8) != STATE_VERSION)
-        return afmoe__fail(error, AFMOE_UNSUPPORTED, "\"%s\": a state of version %u, this library reads %d", name,
-                           load_le32(bytes + 8), STATE_VERSION);
+    if (load_le32(bytes + 8) < STATE_VERSION || load_le32(bytes + 8) > SHIFTED_STATE_VERSION)
+        return afmoe__fail(error, AFMOE_UNSUPPORTED, "\"%s\": a state of version %u, this library reads %d..%d", name,
+                           load_le32(bytes + 8), STATE_VERSION, SHIFTED_STATE_VERSION);
     if (load_le64(bytes + HEADER_CHECKSUM) != checksum_of(bytes, HEADER_CHECKSUM))
         return afmoe__fail(error, AFMOE_CORRUPT, "\"%s\": the checksum of the header does not match", name);
     return AFMOE_OK;
@@ -320,6 +334,22 @@ static afmoe_status check_shape(const uint8_t bytes[HEADER_BYTES], const struct 
     return AFMOE_OK;
 }
 
+/* Whole pages among the tokens there; header->n_tokens is known. */
+static afmoe_status check_hole(struct header *header, const uint8_t bytes[HEADER_BYTES], const char *name,
+                               afmoe_error *error)
+{
+    struct hole *hole = &header->hole;
+    if (load_le32(bytes + 8) != SHIFTED_STATE_VERSION) return AFMOE_OK;
+    *hole = (struct hole){(uint64_t)load_le32(bytes + 104) * PAGE_POSITIONS,
+                          (uint64_t)load_le32(bytes + 108) * PAGE_POSITIONS, load_le64(bytes + 176)};
+    if (hole->begin < hole->end && hole->end <= header->n_tokens && hole->n_tokens > 0 &&
+        hole->n_tokens <= hole->end - hole->begin && hole->n_tokens % PAGE_POSITIONS == 0)
+        return AFMOE_OK;
+    return afmoe__fail(error, AFMOE_FORMAT, "\"%s\": %llu of the tokens %llu..%llu dropped, of %llu", name,
+                       (unsigned long long)hole->n_tokens, (unsigned long long)hole->begin,
+                       (unsigned long long)hole->end, (unsigned long long)header->n_tokens);
+}
+
 /* Only a file made on purpose fails here, but for one that is longer than what this context holds. */
 static afmoe_status check_lengths(struct header *header, const uint8_t bytes[HEADER_BYTES],
                                   const struct context *context, const char *name, afmoe_error *error)
@@ -328,9 +358,14 @@ static afmoe_status check_lengths(struct header *header, const uint8_t bytes[HEA
     header->n_tokens = load_le64(bytes + 80);
     header->first_sliding_page = load_le64(bytes + 88);
     header->has_logits = load_le32(bytes + 96);
-    if (header->n_tokens > context->max_tokens)
+    afmoe_status status = check_hole(header, bytes, name, error);
+    if (status != AFMOE_OK) return status;
+    const struct timeline timeline = {.context = (struct context *)context, .n_tokens = header->n_tokens,
+                                      .first_sliding_page = load_le64(bytes + 88), .hole = header->hole};
+    if (header->n_tokens > afmoe__timeline_limit(&timeline, header->n_tokens))
         return afmoe__fail(error, AFMOE_CONTEXT_FULL, "\"%s\" has %llu tokens; a session holds %llu", name,
-                           (unsigned long long)header->n_tokens, (unsigned long long)context->max_tokens);
+                           (unsigned long long)(header->n_tokens - header->hole.n_tokens),
+                           (unsigned long long)context->max_tokens);
     if (header->first_sliding_page > afmoe__plan_window_page(&context->plan, header->n_tokens))
         return afmoe__fail(error, AFMOE_FORMAT, "\"%s\": pages from %llu on do not hold the window of position %llu",
                            name, (unsigned long long)header->first_sliding_page,
@@ -338,8 +373,6 @@ static afmoe_status check_lengths(struct header *header, const uint8_t bytes[HEA
     if (load_le32(bytes + 12) != N_SECTIONS || header->has_logits > (header->n_tokens ? 1 : 0))
         return afmoe__fail(error, AFMOE_FORMAT, "\"%s\": %u sections, logits %u of %llu tokens", name,
                            load_le32(bytes + 12), header->has_logits, (unsigned long long)header->n_tokens);
-    const struct timeline timeline = {.context = (struct context *)context, .n_tokens = header->n_tokens,
-                                      .first_sliding_page = header->first_sliding_page};
     section_bytes(sections, &timeline, header->has_logits);
     for (int i = 0; i < N_SECTIONS; i++) {
         header->sections[i].bytes = load_le64(bytes + SECTION_TABLE + 16 * i);
@@ -430,8 +463,10 @@ afmoe_status afmoe__session_fill(struct session *session, uint64_t fingerprint, 
     struct source source = {.file = file, .at = HEADER_BYTES};
     afmoe_status status = check_byte_order(error);
     if (status == AFMOE_OK) status = read_header(&header, file, session->timeline.context, fingerprint, error);
+    if (status == AFMOE_OK) status = afmoe__session_reserve(session, header.hole.n_tokens, error);
     if (status == AFMOE_OK)
-        status = afmoe__timeline_fill(&session->timeline, header.first_sliding_page, header.n_tokens, error);
+        status = afmoe__timeline_fill(&session->timeline, header.first_sliding_page, header.n_tokens, &header.hole,
+                                      error);
     for (int i = 0; i < N_SECTIONS && status == AFMOE_OK; i++)
         status = get_section(&source, session, i, &header, error);
     session->has_logits = header.has_logits;
@@ -446,6 +481,7 @@ afmoe_status afmoe__session_load(struct session *session, uint64_t fingerprint, 
     afmoe_status status = afmoe__session_create(&spare, session->timeline.context, error);
     if (status != AFMOE_OK) return status;
     status = afmoe__session_fill(spare, fingerprint, file, error);
+    if (status == AFMOE_OK) status = afmoe__session_reserve(session, spare->timeline.hole.n_tokens, error);
     if (status == AFMOE_OK) {
         afmoe__session_end_drafts(session);
         afmoe__timeline_move(&session->timeline, &spare->timeline);

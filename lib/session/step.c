@@ -128,7 +128,8 @@ static void put_item(struct context *context, struct session *session, struct ba
     context->pass.sessions[batch->n_items] = session;
     batch->items[batch->n_items++] =
         (struct batch_item){.cells = &timeline->cells, .tokens = timeline->tokens + timeline->n_tokens,
-                            .n_tokens = growth->n_rows, .n_past = timeline->n_tokens, .wanted = session->wanted,
+                            .n_tokens = growth->n_rows, .n_past = timeline->n_tokens,
+                            .n_dropped = timeline->hole.n_tokens, .wanted = session->wanted,
                             .n_wanted = afmoe__growth_list_wanted(session), .hidden_only = growth->pooling != NULL};
 }
 

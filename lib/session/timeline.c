@@ -12,6 +12,7 @@ uint64_t afmoe__timeline_layout(struct timeline *timeline, const struct context 
                                 uint8_t *base)
 {
     uint64_t used = 0;
+    timeline->capacity = n_tokens;
     timeline->cells.n_slots = page_count(n_tokens);
     timeline->cells.pages = carve(base, &used, context->config->n_layers * timeline->cells.n_slots, sizeof(uint8_t *));
     timeline->tokens = carve(base, &used, n_tokens, sizeof(afmoe_token));
@@ -24,9 +25,33 @@ void afmoe__timeline_clear(struct timeline *timeline)
     memset(timeline->cells.pages, 0, n * sizeof *timeline->cells.pages);
 }
 
+uint64_t afmoe__timeline_limit(const struct timeline *timeline, uint64_t keep)
+{
+    const struct context *context = timeline->context;
+    uint64_t limit = context->max_tokens + timeline_n_dropped(timeline, keep);
+    if (context->config->rope.kind == ROPE_DYNAMIC && limit > context->config->max_positions)
+        return context->config->max_positions; /* further on keys depend on the final length */
+    return limit;
+}
+
+/* ---- Slots ---- */
+
+/* Where a page, which is there or behind the end, lies in the table of a layer. */
+static uint64_t slot_of(const struct timeline *timeline, uint32_t layer, uint64_t page)
+{
+    if (!timeline->context->config->layer_is_full[layer]) return page;
+    return page - timeline_n_dropped(timeline, page * PAGE_POSITIONS) / PAGE_POSITIONS;
+}
+
 static uint8_t **page_slot(struct timeline *timeline, uint32_t layer, uint64_t page)
 {
-    return &timeline->cells.pages[layer * timeline->cells.n_slots + page];
+    return &timeline->cells.pages[layer * timeline->cells.n_slots + slot_of(timeline, layer, page)];
+}
+
+/* How many slots the pages [begin, end) of a layer have; neither of the two is in the hole. */
+static uint64_t n_slots_of(const struct timeline *timeline, uint32_t layer, uint64_t begin, uint64_t end)
+{
+    return slot_of(timeline, layer, end) - slot_of(timeline, layer, begin);
 }
 
 /* Release pages [begin, end) of the full layers, the sliding layers, or both. */
@@ -35,15 +60,21 @@ static void release_pages(struct timeline *timeline, uint64_t begin, uint64_t en
     const struct model_config *config = timeline->context->config;
     for (uint32_t layer = 0; layer < config->n_layers && begin < end; layer++)
         if (config->layer_is_full[layer] ? full : sliding)
-            afmoe__pages_release(timeline->context->pages, page_slot(timeline, layer, begin), end - begin,
-                                 &timeline->n_promised);
+            afmoe__pages_release(timeline->context->pages, page_slot(timeline, layer, begin),
+                                 n_slots_of(timeline, layer, begin, end), &timeline->n_promised);
+}
+
+/* Pages that full layers together have less than the plan says, at n_tokens. */
+static uint64_t pages_dropped(const struct timeline *timeline, uint64_t n_tokens)
+{
+    return timeline->context->plan.n_full * timeline_n_dropped(timeline, n_tokens) / PAGE_POSITIONS;
 }
 
 uint64_t afmoe__timeline_pages_held(const struct timeline *timeline)
 {
     const struct page_plan *plan = &timeline->context->plan;
     return afmoe__plan_pages_held(plan, timeline->first_sliding_page, timeline->n_tokens) +
-           plan->n_sliding * timeline->n_behind;
+           plan->n_sliding * timeline->n_behind - pages_dropped(timeline, timeline->n_tokens);
 }
 
 /* ---- Going back ---- */
@@ -66,7 +97,8 @@ static void find_sliding(const struct timeline *timeline, uint64_t n_tokens, uin
     for (uint64_t page = 0; page < first; page++) *out_behind += has_sliding_page(timeline, page);
 }
 
-uint64_t afmoe__timeline_restart(const struct timeline *timeline, uint64_t n_tokens)
+/* As restart, as far as sliding layers go. */
+static uint64_t sliding_restart(const struct timeline *timeline, uint64_t n_tokens)
 {
     const struct page_plan *plan = &timeline->context->plan;
     if (timeline->first_sliding_page <= afmoe__plan_window_page(plan, n_tokens)) return n_tokens;
@@ -82,6 +114,13 @@ uint64_t afmoe__timeline_restart(const struct timeline *timeline, uint64_t n_tok
     return 0;
 }
 
+uint64_t afmoe__timeline_restart(const struct timeline *timeline, uint64_t n_tokens)
+{
+    uint64_t n = sliding_restart(timeline, n_tokens), before = timeline->hole.begin;
+    if (n >= timeline->hole.end) return n;
+    return sliding_restart(timeline, n < before ? n : before);
+}
+
 /* ---- Promises ---- */
 
 /* Of pages [begin, end), of full layers only or of all. */
@@ -91,7 +130,8 @@ static uint64_t count_shared(struct timeline *timeline, uint64_t begin, uint64_t
     uint64_t n = 0;
     for (uint32_t layer = 0; layer < config->n_layers && begin < end && timeline->may_share; layer++)
         if (!full_only || config->layer_is_full[layer])
-            n += afmoe__pages_n_shared(timeline->context->pages, page_slot(timeline, layer, begin), end - begin);
+            n += afmoe__pages_n_shared(timeline->context->pages, page_slot(timeline, layer, begin),
+                                       n_slots_of(timeline, layer, begin, end));
     return n;
 }
 
@@ -109,6 +149,7 @@ static uint64_t pages_to_take(struct timeline *timeline, uint64_t keep, uint64_t
     find_sliding(timeline, keep, &first, &n_behind);
     uint64_t most = whole_chunks ? afmoe__plan_most_pages(plan, first, n_behind, keep, end)
                                  : afmoe__plan_most_pages_any_cut(plan, first, n_behind, keep, end);
+    most -= pages_dropped(timeline, keep);
     uint64_t there = afmoe__timeline_pages_held(timeline) - count_shared(timeline, 0, timeline->n_slots_used, false) +
                      count_shared(timeline, 0, page, true);
     uint64_t more = most > there ? most - there : 0;
@@ -142,13 +183,15 @@ void afmoe__timeline_truncate(struct timeline *timeline, uint64_t n_tokens)
     timeline->n_slots_used = page_count(n_tokens);
     timeline->n_tokens = n_tokens;
     timeline->may_share = timeline->may_share && n_tokens > 0;
+    if (n_tokens < timeline->hole.end) timeline->hole = (struct hole){.n_tokens = 0};
 }
 
 void afmoe__timeline_keep(struct timeline *timeline, bool keep)
 {
     const struct context *context = timeline->context;
     for (uint32_t layer = 0; layer < context->config->n_layers; layer++)
-        afmoe__pages_keep(context->pages, page_slot(timeline, layer, 0), timeline->n_slots_used, keep);
+        afmoe__pages_keep(context->pages, page_slot(timeline, layer, 0),
+                          n_slots_of(timeline, layer, 0, timeline->n_slots_used), keep);
 }
 
 void afmoe__timeline_share(struct timeline *out, struct timeline *timeline, uint64_t n_tokens)
@@ -156,13 +199,15 @@ void afmoe__timeline_share(struct timeline *out, struct timeline *timeline, uint
     struct context *context = timeline->context;
     uint64_t n_pages = page_count(n_tokens);
     for (uint32_t layer = 0; layer < context->config->n_layers; layer++) {
-        memcpy(page_slot(out, layer, 0), page_slot(timeline, layer, 0), n_pages * sizeof(uint8_t *));
-        afmoe__pages_retain(context->pages, page_slot(out, layer, 0), n_pages);
+        uint64_t n = n_slots_of(timeline, layer, 0, n_pages);
+        memcpy(page_slot(out, layer, 0), page_slot(timeline, layer, 0), n * sizeof(uint8_t *));
+        afmoe__pages_retain(context->pages, page_slot(out, layer, 0), n);
     }
     memcpy(out->tokens, timeline->tokens, n_tokens * sizeof *out->tokens);
     out->n_tokens = n_tokens;
     out->n_slots_used = n_pages;
     out->interval = timeline->interval;
+    if (n_tokens >= timeline->hole.end) out->hole = timeline->hole;
     find_sliding(timeline, n_tokens, &out->first_sliding_page, &out->n_behind);
     out->may_share = timeline->may_share = n_tokens > 0 || timeline->may_share;
 }
@@ -207,11 +252,13 @@ void afmoe__timeline_move(struct timeline *out, struct timeline *timeline)
     memcpy(out->tokens, timeline->tokens, timeline->n_tokens * sizeof *out->tokens);
     out->n_tokens = timeline->n_tokens;
     out->n_slots_used = timeline->n_slots_used;
+    out->hole = timeline->hole;
     out->first_sliding_page = timeline->first_sliding_page;
     out->n_behind = timeline->n_behind;
     out->interval = timeline->interval;
     out->may_share = timeline->may_share;
     timeline->n_slots_used = 0;
+    timeline->hole = (struct hole){.n_tokens = 0};
     afmoe__timeline_truncate(timeline, 0);
     afmoe__timeline_settle(out);
 }
@@ -241,11 +288,12 @@ static bool take_page(struct timeline *timeline, uint8_t **slot)
 }
 
 afmoe_status afmoe__timeline_fill(struct timeline *timeline, uint64_t first_sliding, uint64_t n_tokens,
-                                  afmoe_error *error)
+                                  const struct hole *hole, afmoe_error *error)
 {
     struct context *context = timeline->context;
-    uint64_t n_pages = page_count(n_tokens);
-    uint64_t n = afmoe__plan_pages_held(&context->plan, first_sliding, n_tokens);
+    timeline->hole = *hole;
+    uint64_t n_pages = page_count(n_tokens), n_full_pages = n_pages - hole->n_tokens / PAGE_POSITIONS;
+    uint64_t n = afmoe__plan_pages_held(&context->plan, first_sliding, n_tokens) - pages_dropped(timeline, n_tokens);
     afmoe_status status;
     do {
         status = afmoe__pages_promise(context->pages, &timeline->n_promised, n, error);
@@ -253,10 +301,13 @@ afmoe_status afmoe__timeline_fill(struct timeline *timeline, uint64_t first_slid
     if (status != AFMOE_OK) return status;
     timeline->n_slots_used = n_pages;
     timeline->first_sliding_page = first_sliding;
-    for (uint32_t layer = 0; layer < context->config->n_layers; layer++)
-        for (uint64_t page = context->config->layer_is_full[layer] ? 0 : first_sliding; page < n_pages; page++)
-            if (!take_page(timeline, page_slot(timeline, layer, page)))
+    for (uint32_t layer = 0; layer < context->config->n_layers; layer++) {
+        bool full = context->config->layer_is_full[layer];
+        uint8_t **slots = page_slot(timeline, layer, 0);
+        for (uint64_t slot = full ? 0 : first_sliding; slot < (full ? n_full_pages : n_pages); slot++)
+            if (!take_page(timeline, &slots[slot]))
                 return afmoe__fail_memory(error, afmoe__pages_page_bytes(context->pages), "a key/value page");
+    }
     timeline->n_tokens = n_tokens;
     return AFMOE_OK;
 }
@@ -271,6 +322,38 @@ afmoe_status afmoe__timeline_take(struct timeline *timeline, uint64_t n_tokens, 
             if (!take_page(timeline, page_slot(timeline, layer, page)))
                 return afmoe__fail_memory(error, afmoe__pages_page_bytes(context->pages), "a key/value page");
     return AFMOE_OK;
+}
+
+/* ---- Dropping ---- */
+
+uint64_t afmoe__timeline_whole_pages(const struct timeline *timeline)
+{
+    return (timeline->n_tokens - timeline->hole.n_tokens) / PAGE_POSITIONS;
+}
+
+/* The new hole goes from the first to the last page that is missing. */
+static void widen_hole(struct hole *hole, uint64_t first_page, uint64_t n_pages)
+{
+    uint64_t begin = first_page * PAGE_POSITIONS, end = (first_page + n_pages) * PAGE_POSITIONS;
+    if (hole->n_tokens == 0 || begin < hole->begin) hole->begin = begin;
+    if (end + hole->n_tokens > hole->end) hole->end = end + hole->n_tokens;
+    hole->n_tokens += n_pages * PAGE_POSITIONS;
+}
+
+void afmoe__timeline_drop(struct timeline *timeline, uint64_t first_page, uint64_t n_pages)
+{
+    const struct context *context = timeline->context;
+    uint64_t n_slots = timeline->n_slots_used - timeline->hole.n_tokens / PAGE_POSITIONS;
+    uint64_t n_behind = n_slots - first_page - n_pages;
+    for (uint32_t layer = 0; layer < context->config->n_layers; layer++) {
+        if (!context->config->layer_is_full[layer]) continue;
+        uint8_t **slots = page_slot(timeline, layer, 0) + first_page;
+        afmoe__pages_release(context->pages, slots, n_pages, &timeline->n_promised);
+        memmove(slots, slots + n_pages, n_behind * sizeof *slots);
+        memset(slots + n_behind, 0, n_pages * sizeof *slots);
+    }
+    widen_hole(&timeline->hole, first_page, n_pages);
+    afmoe__timeline_settle(timeline);
 }
 
 uint64_t afmoe__timeline_common_prefix(const struct timeline *timeline, const afmoe_token *tokens, uint64_t n_tokens)

@@ -411,6 +411,7 @@ static void state_scenario(void)
         GOES_WELL(afmoe_session_append(session, tokens, 70, NULL, NULL, &error)) &&
         GOES_WELL(afmoe_session_create(&loaded, context, &error)) &&
         GOES_WELL(afmoe_session_append(loaded, tokens, 3, NULL, NULL, &error)) &&
+        GOES_WELL(afmoe_session_shift(session, 0, 64, NULL, &error)) &&
         GOES_WELL(afmoe_session_save_memory(session, bytes, sizeof bytes, &n, &error)) &&
         GOES_WELL(afmoe_session_save(session, path, &error))) {
         if (!GOES_WELL(afmoe_session_load_memory(loaded, bytes, n, &error)) ||

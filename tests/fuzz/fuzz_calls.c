@@ -110,7 +110,7 @@ static void make(uint32_t i)
         afmoe_context_options_init(&options, sizeof options);
         options.n_threads = 1 + (choose_u8(in()) > 240);
         options.chunk_tokens = 1 + choose_below(in(), 8);
-        options.max_tokens = 1 + choose_below(in(), 64);
+        options.max_tokens = 1 + choose_below(in(), 160);
         options.rewind_tokens = choose_below(in(), 64);
         options.cells = 1 + (int32_t)choose_below(in(), 3);
         options.log = on_log;
@@ -204,6 +204,17 @@ static afmoe_status embed(afmoe_session *session, const afmoe_token *tokens, uin
                                    vector, 32, &n_out, &error));
 }
 
+static afmoe_status shift(afmoe_session *session)
+{
+    uint64_t n_keep = choose_u8(in()) < 200 ? choose_below(in(), 70) : choose_size(in());
+    uint64_t n_drop = choose_u8(in()) < 200 ? choose_below(in(), 70) : choose_size(in()), n_dropped = 1;
+    afmoe_error error;
+    afmoe_error_init(&error, sizeof error);
+    afmoe_status status = ANY(afmoe_session_shift(session, n_keep, n_drop, &n_dropped, &error));
+    REQUIRE(n_dropped % 64 == 0 && (status == AFMOE_OK || n_dropped == 0));
+    return status;
+}
+
 static void compute(uint32_t i, uint8_t how)
 {
     afmoe_token tokens[16];
@@ -220,7 +231,8 @@ static void compute(uint32_t i, uint8_t how)
     bool busy = world.depth > 0 && world.sessions[i] && world.sessions[i] == world.in_call;
     afmoe_session *session = enter(i, &outer);
     afmoe_status status;
-    if ((how & 3) == 3) status = embed(session, tokens, n, how, options.cancel);
+    if (how >= 30) status = shift(session);
+    else if ((how & 3) == 3) status = embed(session, tokens, n, how, options.cancel);
     else if ((how & 3) == 0) status = ANY(afmoe_session_sync(session, tokens, n, &options, &result, &error));
     else if ((how & 3) == 1) status = ANY(afmoe_session_rewind(session, n, &options, &result, &error));
     else status = ANY(afmoe_session_append(session, tokens, n, &options, &result, &error));

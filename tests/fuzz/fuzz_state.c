@@ -7,27 +7,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEADER_BYTES = 192, N_SAVED = 70, N_THERE = 5, MAX_TOKENS = 96 };
+enum { HEADER_BYTES = 192, N_SAVED = 70, N_SHIFTED = 140, N_THERE = 5, MAX_TOKENS = 96 };
 
 static afmoe_context *context;
 static afmoe_error error;
-static uint8_t *good;
-static uint64_t n_good;
+static struct good {
+    uint8_t *bytes;
+    uint64_t n;
+} plain, shifted; /* of the second, 64 tokens were dropped */
+
+static void append(afmoe_session *session, uint64_t n)
+{
+    afmoe_token tokens[N_SAVED];
+    for (uint64_t i = 0; i < n; i++) tokens[i] = (afmoe_token)(i * 7 % TINY_IDS);
+    CHECK_ONE_OF(afmoe_session_append(session, tokens, n, NULL, NULL, &error), AFMOE_OK);
+}
 
 static afmoe_session *session_of(uint64_t n)
 {
     afmoe_session *session;
-    afmoe_token tokens[N_SAVED];
-    for (uint64_t i = 0; i < n; i++) tokens[i] = (afmoe_token)(i * 7 % TINY_IDS);
     CHECK_ONE_OF(afmoe_session_create(&session, context, &error), AFMOE_OK);
-    CHECK_ONE_OF(afmoe_session_append(session, tokens, n, NULL, NULL, &error), AFMOE_OK);
+    append(session, n);
     return session;
+}
+
+static void save(struct good *out, afmoe_session *session)
+{
+    CHECK_ONE_OF(afmoe_session_save_memory(session, NULL, 0, &out->n, &error), AFMOE_CAPACITY);
+    out->bytes = malloc(out->n);
+    REQUIRE(out->bytes);
+    CHECK_ONE_OF(afmoe_session_save_memory(session, out->bytes, out->n, NULL, &error), AFMOE_OK);
 }
 
 static void prepare(void)
 {
     afmoe_context_options options;
-    if (good) return;
+    if (plain.bytes) return;
     afmoe_error_init(&error, sizeof error);
     afmoe_context_options_init(&options, sizeof options);
     options.n_threads = 1;
@@ -35,10 +50,10 @@ static void prepare(void)
     options.max_tokens = MAX_TOKENS;
     CHECK_ONE_OF(afmoe_context_create(&context, tiny_model(), &options, &error), AFMOE_OK);
     afmoe_session *session = session_of(N_SAVED);
-    CHECK_ONE_OF(afmoe_session_save_memory(session, NULL, 0, &n_good, &error), AFMOE_CAPACITY);
-    good = malloc(n_good);
-    REQUIRE(good);
-    CHECK_ONE_OF(afmoe_session_save_memory(session, good, n_good, NULL, &error), AFMOE_OK);
+    save(&plain, session);
+    CHECK_ONE_OF(afmoe_session_shift(session, 0, 64, NULL, &error), AFMOE_OK);
+    append(session, N_SHIFTED - N_SAVED);
+    save(&shifted, session);
     afmoe_session_free(session);
 }
 
@@ -69,12 +84,12 @@ static void make_checksums(uint8_t *bytes, uint64_t n)
 }
 
 /* A good state with edits, in memory exactly as long. */
-static uint8_t *edit(struct choices *c, uint64_t *out_n)
+static uint8_t *edit(struct choices *c, const struct good *good, uint64_t *out_n)
 {
-    uint64_t n = choose_u8(c) < 220 ? n_good : n_good * choose_u16(c) / 65536;
+    uint64_t n = choose_u8(c) < 220 ? good->n : good->n * choose_u16(c) / 65536;
     uint8_t *bytes = malloc(n ? n : 1);
     REQUIRE(bytes);
-    memcpy(bytes, good, n);
+    memcpy(bytes, good->bytes, n);
     for (uint32_t left = choose_below(c, 5); left > 0 && n > 0; left--) {
         bool in_header = choose_u8(c) < 160;
         uint64_t at = choose_u16(c) % (in_header && n > HEADER_BYTES ? HEADER_BYTES : n);
@@ -89,14 +104,14 @@ static uint8_t *edit(struct choices *c, uint64_t *out_n)
 static void load(const uint8_t *bytes, uint64_t n)
 {
     static float before[TINY_IDS], after[TINY_IDS];
-    afmoe_token tokens[MAX_TOKENS], next = 3;
+    afmoe_token tokens[N_SHIFTED], next = 3;
     uint64_t n_tokens, n_logits;
     afmoe_session *session = session_of(N_THERE);
     CHECK_ONE_OF(afmoe_session_logits(session, before, TINY_IDS, &n_logits, &error), AFMOE_OK);
     afmoe_status status = CHECK_ONE_OF(afmoe_session_load_memory(session, bytes, n, &error), AFMOE_OK, AFMOE_FORMAT,
                                        AFMOE_TRUNCATED, AFMOE_CORRUPT, AFMOE_UNSUPPORTED, AFMOE_STATE,
                                        AFMOE_CONTEXT_FULL);
-    CHECK_ONE_OF(afmoe_session_tokens(session, tokens, MAX_TOKENS, &n_tokens, &error), AFMOE_OK);
+    CHECK_ONE_OF(afmoe_session_tokens(session, tokens, N_SHIFTED, &n_tokens, &error), AFMOE_OK);
     for (uint64_t i = 0; i < n_tokens; i++) REQUIRE(tokens[i] >= 0 && tokens[i] < TINY_IDS);
     if (status != AFMOE_OK) {
         REQUIRE(n_tokens == N_THERE);
@@ -113,11 +128,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct choices c = {data, size};
     uint64_t n;
     prepare();
-    if (choose_u8(&c) < 16) {
-        load(c.at ? c.at : good, c.n);
+    uint8_t what = choose_u8(&c);
+    if (what < 16) {
+        load(c.at ? c.at : plain.bytes, c.n);
         return 0;
     }
-    uint8_t *bytes = edit(&c, &n);
+    uint8_t *bytes = edit(&c, what < 200 ? &plain : &shifted, &n);
     load(bytes, n);
     free(bytes);
     return 0;

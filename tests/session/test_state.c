@@ -266,7 +266,8 @@ static void lies_are_refused(void **state)
         afmoe_status status;
         const char *words;
     } lies[] = {
-        {8, 4, 2, AFMOE_UNSUPPORTED, "version 2"},
+        {8, 4, 3, AFMOE_UNSUPPORTED, "version 3"},
+        {8, 4, 2, AFMOE_FORMAT, "0 of the tokens 0..0 dropped, of 150"},
         {8, 4, 0, AFMOE_UNSUPPORTED, "version 0"},
         {12, 4, 3, AFMOE_FORMAT, "3 sections"},
         {12, 4, 0xFFFFFFFF, AFMOE_FORMAT, "4294967295 sections"},
@@ -438,6 +439,53 @@ static void arguments_and_files(void **state)
     afmoe_session_free(session);
 }
 
+/* The same of what a shift has dropped. */
+static void lies_about_shifts_are_refused(void **state)
+{
+    static const struct {
+        uint32_t version, begin, end; /* pages */
+        uint64_t n_dropped;
+        afmoe_status status;
+        const char *words;
+    } lies[] = {
+        {2, 1, 1, 64, AFMOE_FORMAT, "64 of the tokens 64..64 dropped, of 200"},
+        {2, 2, 1, 64, AFMOE_FORMAT, "64 of the tokens 128..64"},
+        {2, 1, 4, 64, AFMOE_FORMAT, "64 of the tokens 64..256 dropped, of 200"},
+        {2, 1, UINT32_MAX, 64, AFMOE_FORMAT, "dropped, of 200"},
+        {2, 1, 2, 0, AFMOE_FORMAT, "0 of the tokens"},
+        {2, 1, 2, 63, AFMOE_FORMAT, "63 of the tokens"},
+        {2, 1, 2, 128, AFMOE_FORMAT, "128 of the tokens"},
+        {2, 1, 2, UINT64_MAX - 63, AFMOE_FORMAT, "of the tokens"},
+        {2, 1, 3, 128, AFMOE_FORMAT, "bytes of cells"},
+        {1, 1, 2, 64, AFMOE_FORMAT, "bytes of cells"},
+        {2, 1, 2, 64, AFMOE_OK, NULL},
+        {2, 0, 2, 64, AFMOE_OK, NULL}, /* where exactly is known to nobody else */
+    };
+    struct bits *expected = whole(tiny, exact());
+    afmoe_session *saved = session_with(tiny, exact()), *session = session_with(tiny, exact());
+    (void)state;
+    append(saved, 0, 150);
+    CHECK_STATUS(AFMOE_OK, afmoe_session_shift(saved, 64, 64, NULL, &error));
+    append(saved, 150, 200);
+    append(session, 0, 100);
+    struct blob blob = blob_of(saved);
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        put_u32(blob.bytes + 8, lies[i].version);
+        put_u32(blob.bytes + 104, lies[i].begin);
+        put_u32(blob.bytes + 108, lies[i].end);
+        put_u64(blob.bytes + 176, lies[i].n_dropped);
+        put_u64(blob.bytes + 184, checksum_of(blob.bytes, 184));
+        CHECK_STATUS(lies[i].status, load_bytes(session, blob.bytes, blob.n));
+        if (lies[i].status == AFMOE_OK) continue;
+        if (!strstr(error.message, lies[i].words)) fail_msg("'%s' is not in: %s", lies[i].words, error.message);
+        assert_untouched(expected, session, false);
+    }
+    afmoe_session_free(saved);
+    afmoe_session_free(session);
+    free(blob.bytes);
+    free(expected);
+}
+
 /* ---- Files of earlier versions ---- */
 
 static const struct {
@@ -445,13 +493,31 @@ static const struct {
     int32_t precision, cells;
     uint64_t n_tokens;
     double tolerance; /* of another CPU level */
-} golden[] = {{"states/v1-tiny-bias-f32.state", AFMOE_PRECISION_EXACT, AFMOE_CELLS_F32, 70, 1e-4},
-              {"states/v1-tiny-bias-bf16.state", AFMOE_PRECISION_EXACT, AFMOE_CELLS_BF16, 130, 2e-2},
-              {"states/v1-tiny-bias-fast-bf16.state", AFMOE_PRECISION_FAST, AFMOE_CELLS_BF16, 130, 2e-2}};
+    uint64_t shift_at; /* 0: none; else its first page is dropped when it has so many tokens */
+} golden[] = {{"states/v1-tiny-bias-f32.state", AFMOE_PRECISION_EXACT, AFMOE_CELLS_F32, 70, 1e-4, 0},
+              {"states/v1-tiny-bias-bf16.state", AFMOE_PRECISION_EXACT, AFMOE_CELLS_BF16, 130, 2e-2, 0},
+              {"states/v1-tiny-bias-fast-bf16.state", AFMOE_PRECISION_FAST, AFMOE_CELLS_BF16, 130, 2e-2, 0},
+              {"states/v2-tiny-bias-f32.state", AFMOE_PRECISION_EXACT, AFMOE_CELLS_F32, 134, 1e-4, 100}};
 
 static void assert_close(const float *a, const float *b, double tolerance)
 {
     for (int i = 0; i < VOCAB; i++) assert_true(fabs((double)a[i] - (double)b[i]) <= tolerance);
+}
+
+/* What golden file i was made from. */
+static void make_golden(size_t i, afmoe_session *session)
+{
+    append(session, 0, golden[i].shift_at);
+    if (golden[i].shift_at) CHECK_STATUS(AFMOE_OK, afmoe_session_shift(session, 0, 64, NULL, &error));
+    append(session, golden[i].shift_at, golden[i].n_tokens);
+}
+
+static void assert_close_sessions(afmoe_session *a, afmoe_session *b, double tolerance)
+{
+    float first[VOCAB], second[VOCAB];
+    CHECK_STATUS(AFMOE_OK, afmoe_session_logits(a, first, VOCAB, NULL, &error));
+    CHECK_STATUS(AFMOE_OK, afmoe_session_logits(b, second, VOCAB, NULL, &error));
+    assert_close(first, second, tolerance);
 }
 
 static void files_of_earlier_versions(void **state)
@@ -461,24 +527,21 @@ static void files_of_earlier_versions(void **state)
     for (size_t i = 0; i < sizeof golden / sizeof *golden; i++) {
         afmoe_context_options options = options_with(golden[i].cells, 0, 64);
         options.precision = golden[i].precision;
-        afmoe_session *session = session_with(tiny, &options);
-        struct bits *expected = whole(tiny, &options);
-        float logits[VOCAB];
+        afmoe_session *session = session_with(tiny, &options), *expected = session_with(tiny, &options);
         uint64_t n = golden[i].n_tokens;
+        make_golden(i, expected);
         data_path(path, sizeof path, golden[i].name);
-        if (getenv("AFMOE_WRITE_STATES")) { /* for a new version; files of released ones are never written again */
-            append(session, 0, n);
-            CHECK_STATUS(AFMOE_OK, afmoe_session_save(session, path, &error));
-        }
+        if (getenv("AFMOE_WRITE_STATES")) /* for a new version; files of released ones are never written again */
+            CHECK_STATUS(AFMOE_OK, afmoe_session_save(expected, path, &error));
         CHECK_STATUS(AFMOE_OK, afmoe_session_load(session, path, &error));
         assert_tokens(session, tokens, n);
-        CHECK_STATUS(AFMOE_OK, afmoe_session_logits(session, logits, VOCAB, NULL, &error));
-        assert_close(logits, expected->logits[n - 1], golden[i].tolerance);
+        assert_int_equal(stats_of(session).n_dropped, golden[i].shift_at ? 64 : 0);
+        assert_close_sessions(session, expected, golden[i].tolerance);
         append(session, n, N_TOKENS);
-        CHECK_STATUS(AFMOE_OK, afmoe_session_logits(session, logits, VOCAB, NULL, &error));
-        assert_close(logits, expected->logits[N_TOKENS - 1], golden[i].tolerance);
+        append(expected, n, N_TOKENS);
+        assert_close_sessions(session, expected, golden[i].tolerance);
         afmoe_session_free(session);
-        free(expected);
+        afmoe_session_free(expected);
     }
 }
 
@@ -493,6 +556,7 @@ int main(void)
         cmocka_unit_test(lies_are_refused),
         cmocka_unit_test(does_not_fit),
         cmocka_unit_test(arguments_and_files),
+        cmocka_unit_test(lies_about_shifts_are_refused),
         cmocka_unit_test(files_of_earlier_versions),
     };
     return cmocka_run_group_tests_name("state", tests, open_tiny, close_tiny);

@@ -563,8 +563,9 @@ class afmoe_context_options(Struct):
     chunk_tokens: int
     """tokens computed together while reading a prompt. 1..4096, default 512"""
     max_tokens: int
-    """longest timeline of a session, 1..max_positions of the model. Default 2^64-1: 4096, or
-    max_positions where that is less. Memory grows only as tokens come"""
+    """longest timeline of a session, what a shift dropped not counted; 1..max_positions of
+    the model. Default 2^64-1: 4096, or max_positions where that is less. Memory grows
+    only as tokens come"""
     rewind_tokens: int
     """how far back rewind and sync are free of recomputing. 0..2^32, default 256"""
     max_page_bytes: int
@@ -678,7 +679,7 @@ class afmoe_memory(Struct):
     pages: int
     """keys and values, recycled pages included"""
     sessions: int
-    """tokens, last logits and page tables"""
+    """tokens, last logits and page tables; in an estimate of sessions that never shift"""
     prefixes: int
     """what finished sessions have left, pages that others share included and not in `pages`;
     in an estimate the most they may leave (prefix_bytes)"""
@@ -876,6 +877,8 @@ class afmoe_session_stats(Struct):
     """tokens computed ahead as drafts, see afmoe_generate_options"""
     n_draft_accepted: int
     """of them, those that became the next token; in none of the counts above"""
+    n_dropped: int
+    """of n_tokens, those that full layers see no more (afmoe_session_shift)"""
 
     _fields_ = [
         ('size', ctypes.c_uint32),
@@ -889,6 +892,7 @@ class afmoe_session_stats(Struct):
         ('page_bytes', ctypes.c_uint64),
         ('n_drafted', ctypes.c_uint64),
         ('n_draft_accepted', ctypes.c_uint64),
+        ('n_dropped', ctypes.c_uint64),
     ]
 
 
@@ -1447,6 +1451,13 @@ SIGNATURES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         ctypes.POINTER(afmoe_append_result),
         ctypes.POINTER(afmoe_error),
     )),
+    'afmoe_session_shift': (ctypes.c_int32, (
+        ctypes.POINTER(afmoe_session),
+        ctypes.c_uint64,
+        ctypes.c_uint64,
+        ctypes.POINTER(ctypes.c_uint64),
+        ctypes.POINTER(afmoe_error),
+    )),
     'afmoe_session_tokens': (ctypes.c_int32, (
         ctypes.POINTER(afmoe_session),
         ctypes.POINTER(ctypes.c_int32),
@@ -1963,6 +1974,34 @@ class Functions:
     says so; CANCELLED or NO_MEMORY may leave less of them then. Logits are gone until the next append, unless
     nothing was dropped."""
 
+    afmoe_session_shift: Callable[..., int]
+    """afmoe_session_shift(session, n_keep, n_drop, out_dropped, error)
+
+    Make room in a session that is full: the full layers forget. Of the tokens they see, the first n_keep stay
+    (say, a system prompt), the n_drop oldest after these go. The memory of their keys and values is the
+    context's again, where no other session shares it. This never happens unless asked for.
+
+    Only whole pages of 64 tokens go: n_keep and n_drop are rounded up to such, and out_dropped (may be NULL)
+    gets the tokens dropped. INVALID, with the numbers: there are not as many whole pages. n_drop = 0 does
+    nothing. NO_MEMORY. On failure nothing has changed and out_dropped is 0.
+
+    Nothing is computed, and what was computed stays: the tokens, n_tokens, the logits, the last window of the
+    sliding layers. Positions run on, also past max_positions of the model, as only sliding layers know them and
+    look no further than a window. max_tokens counts what was not dropped. What comes next is computed with less
+    to look at: it differs from what it would be with all tokens, and also from a new session with the tokens
+    kept; docs/model.md says by how much. From there on:
+
+    append, generate go on; the same tokens and shifts give the same bits, whatever the chunks and threads sync,
+    embed compare with all tokens, also those dropped: the same again cost nothing going back to a place behind
+    all that was dropped is as free as ever; tokens read again from a snapshot there see what is left. Further
+    back, or where there is no such snapshot, the timeline is read again from before what was dropped, whole, as
+    n_reused and n_computed say: the shift is undone. CONTEXT_FULL, nothing changed, when these are more tokens
+    than max_tokens fork, save, load give a session that is shifted likewise a freed session leaves to
+    prefix_bytes and prefix_folder at most what comes before the first token dropped
+
+    The session keeps its tokens: each one dropped goes on to take 4 bytes, and 8 bytes a layer for every 64.
+    With rope of kind DYNAMIC a timeline ends at max_positions in any case."""
+
     afmoe_session_tokens: Callable[..., int]
     """afmoe_session_tokens(session, out, capacity, out_n, error)
 
@@ -1976,7 +2015,7 @@ class Functions:
     afmoe_session_logits_view: Callable[..., int]
     """afmoe_session_logits_view(session, out, out_n, error)
 
-    The same, borrowed until the session's next append, sync, rewind, generate, load or free."""
+    The same, borrowed until the session's next append, sync, rewind, shift, generate, load or free."""
 
     afmoe_session_logprobs: Callable[..., int]
     """afmoe_session_logprobs(session, out, capacity, out_n, error)

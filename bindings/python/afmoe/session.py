@@ -187,6 +187,16 @@ class Session(Handle):
                   lib.afmoe_session_rewind(session, n, filled, did, error))
         return AppendResult(did.n_tokens, did.n_reused, did.n_computed)
 
+    def shift(self, n_keep: int, n_drop: int) -> int:
+        """Make room in a session that is full: of the tokens that the full layers see, keep the first n_keep and drop the
+        n_drop oldest after them, both rounded up to whole pages of 64. How many were dropped. Positions and tokens stay;
+        what comes next is computed with less to look at (docs/model.md)."""
+        keep, drop = integer(n_keep, ctypes.c_uint64, 'n_keep'), integer(n_drop, ctypes.c_uint64, 'n_drop')
+        n_dropped = ctypes.c_uint64()
+        with self._borrow as session:
+            call(lib.afmoe_session_shift, session, keep, drop, n_dropped)
+        return n_dropped.value
+
     def score(self, prompt: Prompt, *, progress: Optional[Progress] = None, cancel: Optional[Cancel] = None) -> Floats:
         """The natural log-probability of every token but the first, given those before it. Makes the timeline equal
         the prompt."""

@@ -254,6 +254,23 @@ def test_many_threads_on_one_model(model, question):
     assert answers == ['The capital of France is Paris.'] * 4
 
 
+def test_a_full_session_shifts_and_goes_on(model):
+    with model.session(max_tokens=256) as session:
+        session.append(range(256))
+        with pytest.raises(afmoe.ContextFullError):
+            session.append([1])
+        with pytest.raises(afmoe.InvalidError, match='256 tokens, of which 4 pages are whole'):
+            session.shift(100, 129)
+        for wrong in (-1, 2**64):
+            with pytest.raises(ValueError):
+                session.shift(0, wrong)
+        assert session.shift(20, 100) == 128
+        assert (session.n_tokens, session.stats.n_dropped, session.tokens) == (256, 128, list(range(256)))
+        session.append(range(100))
+        result = session.sync([*range(256), *range(100)])
+        assert (result.n_tokens, result.n_reused, result.n_computed) == (356, 356, 0)
+
+
 def test_a_progress_that_raises(session):
     class Mine(BaseException):
         pass

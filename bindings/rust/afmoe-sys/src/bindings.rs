@@ -2568,6 +2568,40 @@ extern "C" {
     ) -> afmoe_status;
 }
 extern "C" {
+    #[doc = " Make room in a session that is full: the full layers forget. Of the tokens they see, the first n_keep stay (say, a"]
+    #[doc = "  system prompt), the n_drop oldest after these go. The memory of their keys and values is the context's again, where"]
+    #[doc = "  no other session shares it. This never happens unless asked for."]
+    #[doc = ""]
+    #[doc = "  Only whole pages of 64 tokens go: n_keep and n_drop are rounded up to such, and out_dropped (may be NULL) gets the"]
+    #[doc = "  tokens dropped. INVALID, with the numbers: there are not as many whole pages. n_drop = 0 does nothing. NO_MEMORY. On"]
+    #[doc = "  failure nothing has changed and out_dropped is 0."]
+    #[doc = ""]
+    #[doc = "  Nothing is computed, and what was computed stays: the tokens, n_tokens, the logits, the last window of the sliding"]
+    #[doc = "  layers. Positions run on, also past max_positions of the model, as only sliding layers know them and look no further"]
+    #[doc = "  than a window. max_tokens counts what was not dropped. What comes next is computed with less to look at: it differs"]
+    #[doc = "  from what it would be with all tokens, and also from a new session with the tokens kept; docs/model.md says by how"]
+    #[doc = "  much. From there on:"]
+    #[doc = ""]
+    #[doc = "    append, generate   go on; the same tokens and shifts give the same bits, whatever the chunks and threads"]
+    #[doc = "    sync, embed        compare with all tokens, also those dropped: the same again cost nothing"]
+    #[doc = "    going back         to a place behind all that was dropped is as free as ever; tokens read again from a snapshot"]
+    #[doc = "                       there see what is left. Further back, or where there is no such snapshot, the timeline is read"]
+    #[doc = "                       again from before what was dropped, whole, as n_reused and n_computed say: the shift is"]
+    #[doc = "                       undone. CONTEXT_FULL, nothing changed, when these are more tokens than max_tokens"]
+    #[doc = "    fork, save, load   give a session that is shifted likewise"]
+    #[doc = "    a freed session    leaves to prefix_bytes and prefix_folder at most what comes before the first token dropped"]
+    #[doc = ""]
+    #[doc = "  The session keeps its tokens: each one dropped goes on to take 4 bytes, and 8 bytes a layer for every 64. With rope"]
+    #[doc = "  of kind DYNAMIC a timeline ends at max_positions in any case."]
+    pub fn afmoe_session_shift(
+        session: *mut afmoe_session,
+        n_keep: u64,
+        n_drop: u64,
+        out_dropped: *mut u64,
+        error: *mut afmoe_error,
+    ) -> afmoe_status;
+}
+extern "C" {
     #[doc = " Tokens of the timeline, copied; out_n gets their number."]
     pub fn afmoe_session_tokens(
         session: *mut afmoe_session,
@@ -2588,7 +2622,7 @@ extern "C" {
     ) -> afmoe_status;
 }
 extern "C" {
-    #[doc = " The same, borrowed until the session's next append, sync, rewind, generate, load or free."]
+    #[doc = " The same, borrowed until the session's next append, sync, rewind, shift, generate, load or free."]
     pub fn afmoe_session_logits_view(
         session: *mut afmoe_session,
         out: *mut *const f32,
@@ -2884,12 +2918,13 @@ pub struct afmoe_session_stats {
     pub page_bytes: u64,
     pub n_drafted: u64,
     pub n_draft_accepted: u64,
+    pub n_dropped: u64,
 }
 #[test]
 fn bindgen_test_layout_afmoe_session_stats() {
     assert_eq!(
         ::std::mem::size_of::<afmoe_session_stats>(),
-        80usize,
+        88usize,
         concat!("Size of: ", stringify!(afmoe_session_stats))
     );
     assert_eq!(
@@ -3029,6 +3064,18 @@ fn bindgen_test_layout_afmoe_session_stats() {
         );
     }
     test_field_n_draft_accepted();
+    fn test_field_n_dropped() {
+        assert_eq!(
+            unsafe {
+                let uninit = ::std::mem::MaybeUninit::<afmoe_session_stats>::uninit();
+                let ptr = uninit.as_ptr();
+                ::std::ptr::addr_of!((*ptr).n_dropped) as usize - ptr as usize
+            },
+            80usize,
+            concat!("Offset of field: ", stringify!(afmoe_session_stats), "::", stringify!(n_dropped))
+        );
+    }
+    test_field_n_dropped();
 }
 extern "C" {
     pub fn afmoe_session_stats_init(stats: *mut afmoe_session_stats, size: u32);

@@ -123,8 +123,8 @@ impl<'a> ContextOptions<'a> {
         self
     }
 
-    /// The longest timeline of a session, 1 to the model's `max_positions`; 4096 unless said. Memory grows only as
-    /// tokens come.
+    /// The longest timeline of a session, what a shift dropped not counted; 1 to the model's `max_positions`, 4096
+    /// unless said. Memory grows only as tokens come.
     pub fn max_tokens(mut self, n: u64) -> Self {
         self.raw.max_tokens = n;
         self

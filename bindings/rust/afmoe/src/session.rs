@@ -189,6 +189,8 @@ pub struct SessionStats {
     pub n_drafted: u64,
     /// Of them, those that became the next token; in none of the counts above.
     pub n_draft_accepted: u64,
+    /// Of `n_tokens`, those that full layers see no more: see [`Session::shift`].
+    pub n_dropped: u64,
 }
 
 /// Buffers and options of one computing call.
@@ -369,6 +371,31 @@ impl Session {
         })
     }
 
+    /// Make room in a session that is full: of the tokens that the full layers see, keep the first `n_keep` and drop the
+    /// `n_drop` oldest after them, both rounded up to whole pages of 64. Returns how many were dropped. Tokens and
+    /// positions stay; what comes next is computed with less to look at.
+    ///
+    /// ```
+    /// # std::env::set_current_dir("../../../models").unwrap();
+    /// # use afmoe::{Context, ContextOptions, Model};
+    /// let model = Model::open("pico-q8_0.gguf")?;
+    /// let context = Context::with_options(&model, &ContextOptions::new().max_tokens(256))?;
+    /// let mut session = context.session()?;
+    /// let story = model.tokenize(&"The owl sat in the library. ".repeat(50))?;
+    /// session.append(&story[..256])?;
+    /// assert!(session.append(&story[..10]).is_err());
+    /// assert_eq!(session.shift(20, 100)?, 128);
+    /// session.append(&story[..10])?;
+    /// assert_eq!((session.n_tokens()?, session.stats()?.n_dropped), (266, 128));
+    /// # Ok::<(), afmoe::Error>(())
+    /// ```
+    pub fn shift(&mut self, n_keep: u64, n_drop: u64) -> Result<u64> {
+        let mut n_dropped = 0;
+        // SAFETY: all pointers are good for the call.
+        call(|error| unsafe { sys::afmoe_session_shift(self.as_ptr(), n_keep, n_drop, &mut n_dropped, error) })?;
+        Ok(n_dropped)
+    }
+
     /// A text as one vector of `hidden_size` numbers: make the timeline equal these tokens (at least one) and pool
     /// their final hidden states; `normalize` scales it to length 1. No logits are left.
     ///
@@ -543,6 +570,7 @@ impl Session {
             page_bytes: raw.page_bytes,
             n_drafted: raw.n_drafted,
             n_draft_accepted: raw.n_draft_accepted,
+            n_dropped: raw.n_dropped,
         })
     }
 }
