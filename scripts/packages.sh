@@ -5,9 +5,10 @@
 build_packages='gcc libc6-dev meson ninja-build pkgconf libjansson-dev'
 # What the tests need besides: C++ and clang for the header and the second build, cmocka for the test programs, libclang
 # for the form of the header, numpy for reference values, hwloc to compare counts of cores with, SIMDe for AVX-512 on
-# CPUs without it, groff for the manual pages, libedit for afmoe chat, xxhash for saving sessions.
+# CPUs without it, groff for the manual pages, libedit for afmoe chat, xxhash for saving sessions, libabigail to compare
+# with the first release.
 check_packages='g++ clang-14 binutils libcmocka-dev libhwloc-dev libsimde-dev libedit-dev groff-base'
-check_packages="$check_packages libxxhash-dev python3 python3-clang-14 python3-numpy xz-utils"
+check_packages="$check_packages libxxhash-dev abigail-tools python3 python3-clang-14 python3-numpy xz-utils"
 # For the Python package: its tests, its types, the picture of its example, and pip for the wheel.
 check_packages="$check_packages python3-pytest mypy python3-matplotlib python3-venv"
 # For the Rust crates: bindgen makes the declarations; Rust is the one in PATH, which may be newer than Debian's.
