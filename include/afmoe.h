@@ -28,7 +28,8 @@
  *   Ownership  an object handed out through a first argument `X **out` belongs to the caller, who frees it with
  *              afmoe_X_free (NULL is fine). A pointer returned otherwise is borrowed; its comment says how long it
  *              lives. Arguments are read during the call only, never kept, unless said.
- *   Order      a context holds a reference on its model, a session on its context: free them in any order.
+ *   Order      a context holds a reference on its model, a session on its context, a generation on its session: free
+ *              them in any order.
  *   Structs    begin with `size`, the caller's sizeof. X_init(&x, sizeof x) sets it and all defaults, within that size;
  *              a NULL options pointer means these defaults. Zero has no second meaning. Structs only ever grow at the
  *              end: one smaller than this header's (an older caller) gets the defaults for what it lacks; a larger one
@@ -41,7 +42,8 @@
  *
  *     model, version, status names        any number of threads at once
  *     context                             any number; calls on its different sessions take turns in arrival order
- *     session, sampler, stream decoder    one caller at a time
+ *     session, sampler, stream decoder,   one caller at a time
+ *     generation
  *     scheduler                           submit and get_info any thread; step and run one caller at a time
  *     cancel                              any thread, also a signal handler (afmoe_cancel_set only)
  *     callbacks                           run on the calling thread, before the call returns. Non-zero = stop: the call
@@ -665,7 +667,8 @@ AFMOE_API afmoe_status afmoe_session_tokens(afmoe_session *session, afmoe_token 
 /** Logits of the last position, copied: vocab_size floats. STATE when there are none. */
 AFMOE_API afmoe_status afmoe_session_logits(afmoe_session *session, float *out, uint64_t capacity, uint64_t *out_n,
                                             afmoe_error *error);
-/** The same, borrowed until the session's next append, sync, rewind, shift, generate, load or free. */
+/** The same, borrowed until the session's next append, sync, rewind, shift, generate, load or free, or the next piece of
+ *  a generation. */
 AFMOE_API afmoe_status afmoe_session_logits_view(afmoe_session *session, const float **out, uint64_t *out_n,
                                                  afmoe_error *error);
 /** Natural log-probabilities of the last position (log softmax of the raw logits), vocab_size floats. NUMERIC when a
@@ -837,7 +840,7 @@ AFMOE_API afmoe_status afmoe_session_top_logprobs(afmoe_session *session, afmoe_
 
 /* ---- Generate --------------------------------------------------------------------------------------------------- */
 
-/** One step of generation, valid during the callback. */
+/** One step of generation; what it points to is valid during the callback, or until the generation's next call. */
 typedef struct afmoe_piece {
     uint32_t size;
     afmoe_token token;               /* -1 in a last piece that only brings held-back text */
@@ -850,6 +853,8 @@ typedef struct afmoe_piece {
     const float *top_logprobs;
     uint64_t n_top;
 } afmoe_piece;
+
+AFMOE_API void afmoe_piece_init(afmoe_piece *piece, uint32_t size);
 
 /** Non-zero stops: afmoe_generate returns CANCELLED and the tokens so far are kept. */
 typedef int32_t (*afmoe_piece_fn)(void *user_data, const afmoe_piece *piece);
@@ -910,6 +915,32 @@ AFMOE_API void afmoe_generate_result_init(afmoe_generate_result *result, uint32_
 AFMOE_API afmoe_status afmoe_generate(afmoe_session *session, afmoe_sampler *sampler,
                                       const afmoe_generate_options *options, afmoe_generate_result *result,
                                       afmoe_error *error);
+
+/** The same answer, asked for piece by piece: nothing is computed before it is asked for, and the timeline holds the
+ *  tokens given out and no more. */
+typedef struct afmoe_generation afmoe_generation;
+
+/** Begin at the session's logits (STATE without them); the first token is computed by the first next. `sampler` and
+ *  `options` as in afmoe_generate, but on_piece must be NULL. Options are copied with all they point to; session,
+ *  sampler and cancel object are referenced, so any of them may be freed before the generation.
+ *
+ *  Between two pieces the session may be looked at, saved and forked, and the sampler used. What may change the session
+ *  (append, sync, rewind, embed, load, a step, a request, afmoe_generate, another generation), well or not, takes it
+ *  away: next then answers STATE. */
+AFMOE_API afmoe_status afmoe_generation_create(afmoe_generation **out, afmoe_session *session, afmoe_sampler *sampler,
+                                               const afmoe_generate_options *options, afmoe_error *error);
+/** Free it at any time: the session keeps the tokens given out, and its logits. */
+AFMOE_API void afmoe_generation_free(afmoe_generation *generation);
+
+/** The next piece; what it points to is borrowed until the generation's next call of next or free. After the last
+ *  piece: END when a stop token, a stop string or max_tokens ended it (the result says which), CANCELLED, CONTEXT_FULL,
+ *  NUMERIC, NO_MEMORY as in afmoe_generate, with all tokens so far kept; from then on the same again. BUSY (generation,
+ *  session or sampler) ends nothing. */
+AFMOE_API afmoe_status afmoe_generation_next(afmoe_generation *generation, afmoe_piece *piece, afmoe_error *error);
+
+/** What it came to so far: finish_reason is AFMOE_FINISH_NONE until next has said that it ended. */
+AFMOE_API afmoe_status afmoe_generation_get_result(afmoe_generation *generation, afmoe_generate_result *result,
+                                                   afmoe_error *error);
 
 /* ---- Scheduler -------------------------------------------------------------------------------------------------- */
 

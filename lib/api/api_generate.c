@@ -47,7 +47,7 @@ afmoe_status afmoe_generate(afmoe_session *session, afmoe_sampler *sampler, cons
     afmoe_generate_result_init(&full_result, sizeof full_result);
     afmoe_status status = afmoe__struct_read(&full, sizeof full, options, "afmoe_generate_options", error);
     if (status == AFMOE_OK) status = afmoe__struct_check_out(result, "afmoe_generate_result", error);
-    if (status == AFMOE_OK) status = afmoe__session_enter(session, error);
+    if (status == AFMOE_OK) status = afmoe__session_enter_to_change(session, error);
     if (status != AFMOE_OK) return status;
     if (!sampler) {
         status = generate_greedy(session, &full, &full_result, error);

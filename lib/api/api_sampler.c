@@ -21,7 +21,7 @@ afmoe_status afmoe_sampler_create(afmoe_sampler **out, afmoe_model *model, const
         afmoe__free(sampler);
         return status;
     }
-    atomic_init(&sampler->guard.state, GUARD_IDLE);
+    guard_init(&sampler->guard);
     afmoe_model_retain(model);
     sampler->model = model;
     *out = sampler;
@@ -37,7 +37,7 @@ static void destroy(afmoe_sampler *sampler)
 
 void afmoe_sampler_free(afmoe_sampler *sampler)
 {
-    if (sampler && guard_free(&sampler->guard)) destroy(sampler);
+    if (sampler && guard_release(&sampler->guard)) destroy(sampler);
 }
 
 afmoe_status afmoe__sampler_enter(afmoe_sampler *sampler, afmoe_error *error)

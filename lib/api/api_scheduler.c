@@ -61,7 +61,7 @@ afmoe_status afmoe_scheduler_create(afmoe_scheduler **out, afmoe_context *contex
         afmoe__free(scheduler);
         return status;
     }
-    atomic_init(&scheduler->guard.state, GUARD_IDLE);
+    guard_init(&scheduler->guard);
     atomic_fetch_add(&context->n_references, 1);
     scheduler->context = context;
     *out = scheduler;
@@ -97,7 +97,7 @@ static void destroy(afmoe_scheduler *scheduler)
 
 void afmoe_scheduler_free(afmoe_scheduler *scheduler)
 {
-    if (scheduler && guard_free(&scheduler->guard)) destroy(scheduler);
+    if (scheduler && guard_release(&scheduler->guard)) destroy(scheduler);
 }
 
 /* ---- Submit ---- */
@@ -120,7 +120,7 @@ static afmoe_status hold(struct held_request *held, afmoe_scheduler *scheduler, 
         return afmoe__fail(error, AFMOE_INVALID, "the session belongs to another context");
     if (request->n_tokens && (status = afmoe__check_argument(request->tokens, "tokens", error)) != AFMOE_OK)
         return status;
-    if ((status = afmoe__session_enter(request->session, error)) != AFMOE_OK) return status;
+    if ((status = afmoe__session_enter_to_change(request->session, error)) != AFMOE_OK) return status;
     held->session = request->session;
     if (request->sampler && (status = afmoe__sampler_enter(request->sampler, error)) != AFMOE_OK) return status;
     held->sampler = request->sampler;

@@ -13,7 +13,7 @@ static afmoe_status hand_out(afmoe_session **out, afmoe_context *context, afmoe_
         afmoe__free(session);
         return status;
     }
-    atomic_init(&session->guard.state, GUARD_IDLE);
+    guard_init(&session->guard);
     atomic_fetch_add(&context->n_references, 1);
     session->context = context;
     *out = session;
@@ -58,7 +58,7 @@ static void destroy(afmoe_session *session)
 
 void afmoe_session_free(afmoe_session *session)
 {
-    if (session && guard_free(&session->guard)) destroy(session);
+    if (session && guard_release(&session->guard)) destroy(session);
 }
 
 afmoe_status afmoe__session_enter(afmoe_session *session, afmoe_error *error)
@@ -66,6 +66,15 @@ afmoe_status afmoe__session_enter(afmoe_session *session, afmoe_error *error)
     afmoe_status status = afmoe__check_argument(session, "session", error);
     if (status == AFMOE_OK) status = afmoe__context_check_process(session->context->core, error);
     return status == AFMOE_OK ? guard_enter(&session->guard, "session", error) : status;
+}
+
+afmoe_status afmoe__session_enter_to_change(afmoe_session *session, afmoe_error *error)
+{
+    afmoe_status status = afmoe__session_enter(session, error);
+    if (status != AFMOE_OK) return status;
+    session->n_changes++;
+    afmoe__session_end_drafts(session->core); /* of the generation that was open */
+    return AFMOE_OK;
 }
 
 void afmoe__session_leave(afmoe_session *session)
@@ -88,7 +97,7 @@ static afmoe_status compute(enum compute_call call, afmoe_session *session, cons
     afmoe_status status = afmoe__struct_read(&full, sizeof full, options, "afmoe_append_options", error);
     if (status == AFMOE_OK) status = afmoe__check_reserved(full.reserved, "afmoe_append_options", error);
     if (status == AFMOE_OK) status = afmoe__struct_check_out(result, "afmoe_append_result", error);
-    if (status == AFMOE_OK) status = afmoe__session_enter(session, error);
+    if (status == AFMOE_OK) status = afmoe__session_enter_to_change(session, error);
     if (status != AFMOE_OK) return status;
     if (call == CALL_APPEND)
         status = afmoe__session_append(session->core, tokens, n_tokens, &full, &full_result, error);
@@ -128,7 +137,7 @@ afmoe_status afmoe_session_embed(afmoe_session *session, const afmoe_token *toke
         return afmoe__fail(error, AFMOE_INVALID, "pooling is %d, allowed are %d..%d", pooling, AFMOE_POOL_MEAN,
                            AFMOE_POOL_LAST);
     afmoe_status status = afmoe__check_flag(normalize, "normalize", error);
-    if (status == AFMOE_OK) status = afmoe__session_enter(session, error);
+    if (status == AFMOE_OK) status = afmoe__session_enter_to_change(session, error);
     if (status != AFMOE_OK) return status;
     uint64_t hidden_size = session->context->model->checkpoint.config.hidden_size;
     status = afmoe__check_capacity(out, capacity, hidden_size, out_n, error);

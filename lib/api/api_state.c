@@ -42,7 +42,7 @@ afmoe_status afmoe_session_save_memory(afmoe_session *session, void *out, uint64
 /* Takes the file over. */
 static afmoe_status load(afmoe_session *session, struct mapped_file *file, afmoe_error *error)
 {
-    afmoe_status status = afmoe__session_enter(session, error);
+    afmoe_status status = afmoe__session_enter_to_change(session, error);
     if (status == AFMOE_OK) {
         status = afmoe__session_load(session->core, fingerprint_of(session), file, error);
         afmoe__session_leave(session);

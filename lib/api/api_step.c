@@ -71,7 +71,7 @@ static void begin_item(struct step_call *call, afmoe_step_item *item)
     if (status == AFMOE_OK) status = afmoe__check_argument(item->session, "session", error);
     if (status == AFMOE_OK && item->session->context != call->context)
         status = afmoe__fail(error, AFMOE_INVALID, "the session belongs to another context");
-    if (status == AFMOE_OK) status = afmoe__session_enter(item->session, error);
+    if (status == AFMOE_OK) status = afmoe__session_enter_to_change(item->session, error);
     if (status != AFMOE_OK)
         finish(call, item, status);
     else

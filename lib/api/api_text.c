@@ -99,7 +99,7 @@ afmoe_status afmoe_stream_decoder_create(afmoe_stream_decoder **out, afmoe_model
         afmoe__free(decoder);
         return status;
     }
-    atomic_init(&decoder->guard.state, GUARD_IDLE);
+    guard_init(&decoder->guard);
     afmoe_model_retain(model);
     decoder->model = model;
     *out = decoder;
@@ -115,7 +115,7 @@ static void destroy(afmoe_stream_decoder *decoder)
 
 void afmoe_stream_decoder_free(afmoe_stream_decoder *decoder)
 {
-    if (decoder && guard_free(&decoder->guard)) destroy(decoder);
+    if (decoder && guard_release(&decoder->guard)) destroy(decoder);
 }
 
 static afmoe_status enter(afmoe_stream_decoder *decoder, const char **out_text, uint64_t *out_n, afmoe_error *error)

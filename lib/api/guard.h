@@ -1,5 +1,5 @@
-/* One caller at a time: a second gets BUSY, and a free during a call (from a callback, or another thread) takes effect
- * when the call ends. */
+/* One caller at a time, and references: a second caller gets BUSY. A call holds a reference of its own, so a free during
+ * it (from a callback, or another thread) takes effect when it ends. */
 #ifndef AFMOE_API_GUARD_H
 #define AFMOE_API_GUARD_H
 
@@ -8,44 +8,48 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-enum { GUARD_IDLE, GUARD_BUSY, GUARD_BUSY_AND_FREED, GUARD_FREED };
-
 struct guard {
-    atomic_int state;
+    atomic_int n_references;
+    atomic_bool is_busy;
 };
+
+/* With the reference of who made it. */
+static inline void guard_init(struct guard *guard)
+{
+    atomic_init(&guard->n_references, 1);
+    atomic_init(&guard->is_busy, false);
+}
+
+static inline void guard_retain(struct guard *guard)
+{
+    atomic_fetch_add(&guard->n_references, 1);
+}
+
+/* True: that was the last reference, destroy it now. */
+static inline bool guard_release(struct guard *guard)
+{
+    return atomic_fetch_sub(&guard->n_references, 1) == 1;
+}
 
 static inline afmoe_status guard_enter(struct guard *guard, const char *what, afmoe_error *error)
 {
-    int idle = GUARD_IDLE;
-    if (atomic_compare_exchange_strong(&guard->state, &idle, GUARD_BUSY)) return AFMOE_OK;
-    return afmoe__fail(error, AFMOE_BUSY, "this %s is in another call", what);
+    if (atomic_exchange(&guard->is_busy, true))
+        return afmoe__fail(error, AFMOE_BUSY, "this %s is in another call", what);
+    guard_retain(guard);
+    return AFMOE_OK;
 }
 
-/* True: it was freed meanwhile, and the caller of leave must destroy it now. */
+/* As guard_release. */
 static inline bool guard_leave(struct guard *guard)
 {
-    int busy = GUARD_BUSY;
-    return !atomic_compare_exchange_strong(&guard->state, &busy, GUARD_IDLE);
+    atomic_store(&guard->is_busy, false);
+    return guard_release(guard);
 }
 
-/* For who is in a call: was it freed meanwhile? */
+/* For who is in a call: is its reference the only one left? */
 static inline bool guard_is_freed(struct guard *guard)
 {
-    return atomic_load(&guard->state) == GUARD_BUSY_AND_FREED;
-}
-
-/* True: nobody is in a call, destroy it now. False: the call in progress will. */
-static inline bool guard_free(struct guard *guard)
-{
-    int idle = GUARD_IDLE;
-    while (!atomic_compare_exchange_weak(&guard->state, &idle, GUARD_FREED)) {
-        int busy = GUARD_BUSY;
-        if (atomic_compare_exchange_strong(&guard->state, &busy, GUARD_BUSY_AND_FREED) ||
-            busy == GUARD_BUSY_AND_FREED)
-            return false;
-        idle = GUARD_IDLE;
-    }
-    return true;
+    return atomic_load(&guard->n_references) == 1;
 }
 
 #endif

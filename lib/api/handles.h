@@ -32,6 +32,7 @@ struct afmoe_session {
     struct guard guard;
     afmoe_context *context;
     struct session *core;
+    uint64_t n_changes; /* calls that may have changed it */
 };
 
 struct afmoe_sampler {
@@ -52,8 +53,10 @@ uint64_t afmoe__model_fingerprint(const afmoe_model *model);
 /* OK, or UNSUPPORTED when the model has no tokenizer. */
 afmoe_status afmoe__model_need_tokenizer(const afmoe_model *model, afmoe_error *error);
 
-/* Enter and leave a session or sampler; leave destroys it when it was freed meanwhile. */
+/* Enter and leave a session or sampler; leave destroys it when it was freed meanwhile. Who may change the session says
+ * so: a generation that is open on it has lost it then (api_generation.c). */
 afmoe_status afmoe__session_enter(afmoe_session *session, afmoe_error *error);
+afmoe_status afmoe__session_enter_to_change(afmoe_session *session, afmoe_error *error);
 void afmoe__session_leave(afmoe_session *session);
 afmoe_status afmoe__sampler_enter(afmoe_sampler *sampler, afmoe_error *error);
 void afmoe__sampler_leave(afmoe_sampler *sampler);

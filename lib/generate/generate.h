@@ -4,7 +4,11 @@
 
 #include "generation.h"
 
-/* As afmoe_generate; options and result are full structs, options are validated here.
+/* Make the next piece. False: there is none, the generation has ended; `error`, the same in all calls, has the text.
+ * The session, the sampler and what the options point to must be there until then. */
+bool afmoe__generation_pull(struct generation *g, afmoe_error *error);
+
+/* The same for all pieces, as afmoe_generate; options and result are full structs, options are validated here.
  *
  * A cancel object that is set while a token goes through the layers leaves the timeline without it; whether the
  * logits before it are still there is the session's affair. */

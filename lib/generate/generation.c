@@ -45,7 +45,7 @@ static afmoe_status allocate(struct generation *g, afmoe_error *error)
     afmoe_status status = AFMOE_OK;
     if (o->n_stop_strings > 0)
         status = afmoe__stop_strings_create(&g->stops, o->stop_strings, o->stop_string_bytes, o->n_stop_strings, error);
-    if (status == AFMOE_OK && g->from.tokenizer && (o->on_piece || g->stops))
+    if (status == AFMOE_OK && g->from.tokenizer && (g->wants_pieces || g->stops))
         status = afmoe__stream_decoder_create(&g->decoder, g->from.tokenizer,
                                               afmoe__sampler_vocab_size(g->from.sampler), !o->keep_special, error);
     if (status == AFMOE_OK && o->max_draft > 0)
@@ -57,6 +57,52 @@ static afmoe_status allocate(struct generation *g, afmoe_error *error)
     return AFMOE_OK;
 }
 
+int32_t afmoe__generation_finish_reason(const afmoe_generate_result *result, afmoe_status status)
+{
+    switch (status) {
+    case AFMOE_OK: return AFMOE_FINISH_LENGTH;
+    case AFMOE_END: return result->stop_string >= 0 ? AFMOE_FINISH_STOP_STRING : AFMOE_FINISH_STOP_TOKEN;
+    case AFMOE_CANCELLED: return AFMOE_FINISH_CANCELLED;
+    case AFMOE_CONTEXT_FULL: return AFMOE_FINISH_CONTEXT;
+    default: return AFMOE_FINISH_ERROR;
+    }
+}
+
+void afmoe__generation_measure(struct generation *g)
+{
+    if (!g->has_ended) g->result->elapsed_ns = clock_now_ns() - g->start_ns;
+}
+
+static void count_drafts(struct generation *g)
+{
+    afmoe_session_stats stats = {.size = sizeof stats};
+    if (g->options->max_draft == 0) return;
+    afmoe__session_stats(g->from.session, &stats);
+    g->result->n_drafted = stats.n_drafted - g->session_drafted;
+    g->result->n_draft_accepted = stats.n_draft_accepted - g->session_accepted;
+}
+
+/* How it ended. */
+static void tell(struct generation *g, afmoe_status status)
+{
+    afmoe__generation_measure(g);
+    g->has_ended = true;
+    g->status = status;
+    g->result->finish_reason = afmoe__generation_finish_reason(g->result, status);
+}
+
+static void settle(struct generation *g, afmoe_status status)
+{
+    count_drafts(g);
+    afmoe__session_end_drafts(g->from.session);
+    tell(g, status);
+}
+
+void afmoe__generation_lose(struct generation *g, afmoe_error *error)
+{
+    tell(g, afmoe__fail(error, AFMOE_STATE, "the session was changed by another call since the last piece"));
+}
+
 afmoe_status afmoe__generation_begin(struct generation *g, const struct generation_source *from,
                                      const afmoe_generate_options *options, afmoe_generate_result *result,
                                      afmoe_error *error)
@@ -64,16 +110,18 @@ afmoe_status afmoe__generation_begin(struct generation *g, const struct generati
     afmoe_session_stats stats = {.size = sizeof stats};
     afmoe__session_stats(from->session, &stats);
     *g = (struct generation){.from = *from, .options = options, .result = result, .start_ns = clock_now_ns(),
+                             .wants_pieces = from->is_pulled || options->on_piece,
                              .session_drafted = stats.n_drafted, .session_accepted = stats.n_draft_accepted};
     afmoe__draft_init(&g->draft, options->max_draft, stats.n_tokens, stats.n_drafted, stats.n_draft_accepted);
     result->n_generated = result->n_drafted = result->n_draft_accepted = 0;
     result->stop_token = result->stop_string = -1;
+    g->n_prompt = options->n_prompt == UINT64_MAX ? stats.n_tokens : options->n_prompt;
     afmoe_status status = afmoe__generation_check(from, options, error);
-    if (status != AFMOE_OK) return status;
-    if (!afmoe__session_logits(from->session))
-        return afmoe__fail(error, AFMOE_STATE, "the session has no logits to start from: append tokens first");
-    g->n_prompt = options->n_prompt == UINT64_MAX ? afmoe__session_n_tokens(from->session) : options->n_prompt;
-    return allocate(g, error);
+    if (status == AFMOE_OK && !afmoe__session_logits(from->session))
+        status = afmoe__fail(error, AFMOE_STATE, "the session has no logits to start from: append tokens first");
+    if (status == AFMOE_OK) status = allocate(g, error);
+    if (status != AFMOE_OK) settle(g, status);
+    return status;
 }
 
 static bool is_in(const afmoe_token *tokens, uint64_t n, afmoe_token token)
@@ -87,15 +135,6 @@ static bool stops_at(const struct generation *g, afmoe_token token)
 {
     if (is_in(g->options->stop_tokens, g->options->n_stop_tokens, token)) return true;
     return !g->options->ignore_eos && is_in(g->from.model_stop_tokens, g->from.n_model_stop_tokens, token);
-}
-
-/* Hand a piece to the callback; CANCELLED when it wants no more. */
-static afmoe_status give(struct generation *g, const afmoe_piece *piece, afmoe_error *error)
-{
-    if (!g->options->on_piece || g->options->on_piece(g->options->on_piece_data, piece) == 0) return AFMOE_OK;
-    g->refused = true;
-    return afmoe__fail(error, AFMOE_CANCELLED, "stopped by the callback, %llu tokens are kept",
-                       (unsigned long long)afmoe__session_n_tokens(g->from.session));
 }
 
 /* Run decoded text through the stop strings; `last`: nothing is held back. */
@@ -117,7 +156,7 @@ static afmoe_status pass_stops(struct generation *g, const char *text, uint64_t 
 
 static afmoe_status find_top(struct generation *g, const float *logits, afmoe_piece *piece, afmoe_error *error)
 {
-    if (g->options->n_top_logprobs == 0 || !g->options->on_piece) return AFMOE_OK;
+    if (g->options->n_top_logprobs == 0 || !g->wants_pieces) return AFMOE_OK;
     uint64_t vocab_size = afmoe__sampler_vocab_size(g->from.sampler);
     struct log_normaliser normaliser;
     afmoe_status status = afmoe__log_normaliser(&normaliser, logits, vocab_size, error);
@@ -152,8 +191,7 @@ afmoe_status afmoe__generation_next(struct generation *g, afmoe_token *out_token
     if (cancel_requested(g->options->cancel))
         return afmoe__fail(error, AFMOE_CANCELLED, "cancelled, %llu tokens are kept", (unsigned long long)position);
     afmoe_status status = afmoe__sampler_sample(g->from.sampler, logits, tokens, position, g->n_prompt,
-                                                &g->piece.token, g->options->on_piece ? &g->piece.logprob : NULL,
-                                                error);
+                                                &g->piece.token, g->wants_pieces ? &g->piece.logprob : NULL, error);
     if (status != AFMOE_OK) return status;
     if (stops_at(g, g->piece.token)) {
         g->result->stop_token = g->piece.token;
@@ -165,83 +203,75 @@ afmoe_status afmoe__generation_next(struct generation *g, afmoe_token *out_token
     return find_top(g, logits, &g->piece, error);
 }
 
-afmoe_status afmoe__generation_given(struct generation *g, afmoe_error *error)
+/* What is final of a token's text, in the last piece (no token) of all that was held back. */
+static afmoe_status add_text(struct generation *g, afmoe_error *error)
 {
+    bool last = g->piece.token < 0;
     const char *text = "";
     uint64_t n_bytes = 0;
     struct stop_text out;
     afmoe_status status = AFMOE_OK;
-    g->result->n_generated++;
-    if (g->decoder) status = afmoe__stream_decoder_push(g->decoder, g->piece.token, &text, &n_bytes, error);
-    if (status == AFMOE_OK) status = pass_stops(g, text, n_bytes, false, &out, error);
+    if (g->decoder && last)
+        status = afmoe__stream_decoder_finish(g->decoder, &text, &n_bytes, error);
+    else if (g->decoder)
+        status = afmoe__stream_decoder_push(g->decoder, g->piece.token, &text, &n_bytes, error);
+    if (status == AFMOE_OK) status = pass_stops(g, text, n_bytes, last, &out, error);
     if (status != AFMOE_OK) return status;
     g->piece.text = out.text;
     g->piece.text_bytes = out.n_bytes;
-    status = give(g, &g->piece, error);
-    return status == AFMOE_OK && out.stop_string >= 0 ? AFMOE_END : status;
+    return AFMOE_OK;
 }
 
-bool afmoe__generation_is_full(const struct generation *g)
+afmoe_status afmoe__generation_given(struct generation *g, afmoe_error *error)
 {
-    return g->result->n_generated >= g->options->max_tokens;
+    g->result->n_generated++;
+    count_drafts(g);
+    return add_text(g, error);
 }
 
-/* What is still held back, in a last piece. */
-static afmoe_status give_rest(struct generation *g, afmoe_error *error)
+bool afmoe__generation_is_over(const struct generation *g)
 {
-    const char *text;
-    uint64_t n_bytes;
-    struct stop_text out;
-    afmoe_status status = afmoe__stream_decoder_finish(g->decoder, &text, &n_bytes, error);
-    if (status == AFMOE_OK) status = pass_stops(g, text, n_bytes, true, &out, error);
-    if (status != AFMOE_OK) return status;
-    const afmoe_piece piece = {.size = sizeof piece, .token = -1, .text = out.text, .text_bytes = out.n_bytes,
-                               .position = afmoe__session_n_tokens(g->from.session)};
-    if (out.n_bytes > 0) status = give(g, &piece, error);
-    return status == AFMOE_OK && out.stop_string >= 0 ? AFMOE_END : status;
+    return g->result->n_generated >= g->options->max_tokens || g->result->stop_string >= 0;
 }
 
-/* The loop ended with `ended`, which stays unless a stop string turns up in the rest or the callback refuses it. */
-static afmoe_status flush(struct generation *g, afmoe_status ended, afmoe_error *error)
+/* The end stays as it is, unless a stop string turns up in the rest. */
+static afmoe_status add_rest(struct generation *g, afmoe_status ended, afmoe_error *error)
 {
-    if (!g->decoder || g->refused || g->result->stop_string >= 0) return ended;
-    if (ended < 0) {
-        give_rest(g, NULL); /* the first failure is the one to tell */
-        return ended;
-    }
-    afmoe_status status = give_rest(g, error);
-    return status == AFMOE_OK ? ended : status;
+    g->piece = (afmoe_piece){.size = sizeof g->piece, .token = -1, .text = "",
+                             .position = afmoe__session_n_tokens(g->from.session)};
+    if (!g->decoder || g->result->stop_string >= 0) return ended;
+    afmoe_status status = add_text(g, ended < 0 ? NULL : error); /* the first failure is the one to tell */
+    if (ended < 0) return ended;
+    return status == AFMOE_OK && g->result->stop_string >= 0 ? AFMOE_END : status == AFMOE_OK ? ended : status;
 }
 
-int32_t afmoe__generation_finish_reason(const afmoe_generate_result *result, afmoe_status status)
+bool afmoe__generation_finish(struct generation *g, afmoe_status status, afmoe_error *error)
 {
-    switch (status) {
-    case AFMOE_OK: return AFMOE_FINISH_LENGTH;
-    case AFMOE_END: return result->stop_string >= 0 ? AFMOE_FINISH_STOP_STRING : AFMOE_FINISH_STOP_TOKEN;
-    case AFMOE_CANCELLED: return AFMOE_FINISH_CANCELLED;
-    case AFMOE_CONTEXT_FULL: return AFMOE_FINISH_CONTEXT;
-    default: return AFMOE_FINISH_ERROR;
-    }
+    if (status == AFMOE_OK && g->result->stop_string >= 0) status = AFMOE_END;
+    settle(g, add_rest(g, status, error));
+    return g->piece.text_bytes > 0;
+}
+
+bool afmoe__generation_give(struct generation *g, afmoe_error *error)
+{
+    if (!g->options->on_piece || g->options->on_piece(g->options->on_piece_data, &g->piece) == 0) return true;
+    if (g->has_ended && g->status < 0) return false;
+    settle(g, afmoe__fail(error, AFMOE_CANCELLED, "stopped by the callback, %llu tokens are kept",
+                          (unsigned long long)afmoe__session_n_tokens(g->from.session)));
+    return false;
+}
+
+afmoe_status afmoe__generation_end(struct generation *g)
+{
+    afmoe__stream_decoder_free(g->decoder);
+    afmoe__stop_strings_free(g->stops);
+    afmoe__free(g->top_tokens);
+    afmoe__free(g->top_logprobs);
+    return g->status;
 }
 
 void afmoe__generation_drop(struct generation *g)
 {
     afmoe__session_end_drafts(g->from.session);
-    afmoe__stream_decoder_free(g->decoder);
-    afmoe__stop_strings_free(g->stops);
-    afmoe__free(g->top_tokens);
-    afmoe__free(g->top_logprobs);
-}
-
-afmoe_status afmoe__generation_end(struct generation *g, afmoe_status status, afmoe_error *error)
-{
-    afmoe_session_stats stats = {.size = sizeof stats};
-    status = flush(g, status, error);
-    afmoe__generation_drop(g);
-    afmoe__session_stats(g->from.session, &stats);
-    g->result->n_drafted = stats.n_drafted - g->session_drafted;
-    g->result->n_draft_accepted = stats.n_draft_accepted - g->session_accepted;
-    g->result->finish_reason = afmoe__generation_finish_reason(g->result, status);
-    g->result->elapsed_ns = clock_now_ns() - g->start_ns;
-    return status;
+    afmoe__generation_end(g);
 }

@@ -90,15 +90,28 @@ static void put_back(struct scheduler *scheduler, struct request *request)
 
 static void finish(struct scheduler *scheduler, struct request *request, afmoe_status status)
 {
-    if (request->is_answering)
-        status = afmoe__generation_end(&request->generation, status, &request->error);
-    else
+    struct generation *g = &request->generation;
+    if (request->is_answering) {
+        if (!g->has_ended && afmoe__generation_finish(g, status, &request->error))
+            afmoe__generation_give(g, &request->error);
+        status = afmoe__generation_end(g);
+    } else {
         request->result.finish_reason = afmoe__generation_finish_reason(&request->result, status);
+    }
     leave_running(scheduler, request);
     pthread_mutex_lock(&scheduler->lock);
     scheduler->n_done++;
     pthread_mutex_unlock(&scheduler->lock);
     request->on_done(request, status, &request->error);
+}
+
+/* The token of the answer is in the timeline. */
+static afmoe_status give(struct request *request)
+{
+    struct generation *g = &request->generation;
+    afmoe_status status = afmoe__generation_given(g, &request->error);
+    if (status == AFMOE_OK && !afmoe__generation_give(g, &request->error)) status = g->status;
+    return status;
 }
 
 /* Tokens one after the other, until one has to be computed: then it is in the step. Else: how it ended. */
@@ -108,7 +121,7 @@ static afmoe_status next_tokens(struct scheduler *scheduler, struct request *req
     const afmoe_token *draft;
     afmoe_token token;
     uint64_t n_draft;
-    while (!afmoe__generation_is_full(g)) {
+    while (!afmoe__generation_is_over(g)) {
         afmoe_status status = afmoe__generation_next(g, &token, &draft, &n_draft, &request->error);
         if (status != AFMOE_OK) return status;
         request->is_computing = true;
@@ -116,7 +129,7 @@ static afmoe_status next_tokens(struct scheduler *scheduler, struct request *req
         afmoe__step_append_drafted(&scheduler->step, g->from.session, request, token, draft, n_draft,
                                    request->options.cancel, &request->error);
         if (request->is_computing) return AFMOE_OK;
-        if (request->status == AFMOE_OK) request->status = afmoe__generation_given(g, &request->error);
+        if (request->status == AFMOE_OK) request->status = give(request);
         if (request->status != AFMOE_OK) return request->status;
     }
     return AFMOE_OK;
@@ -127,7 +140,7 @@ static void go_on(struct scheduler *scheduler, struct request *request)
 {
     afmoe_status status = request->status;
     if (status == AFMOE_OK && request->is_answering) {
-        status = afmoe__generation_given(&request->generation, &request->error);
+        status = give(request);
     } else if (status == AFMOE_OK) {
         request->is_answering = true;
         status = afmoe__generation_begin(&request->generation, &request->from, &request->options, &request->result,

@@ -292,6 +292,36 @@ static void prefixes_on_disk(void **state)
 
 static afmoe_model *text_model;
 
+/* Piece by piece; drafts and what is copied from the options take memory of their own. */
+static void pull(afmoe_session *session, afmoe_generate_options options, afmoe_cancel *cancel)
+{
+    const afmoe_token stop = 7;
+    afmoe_generation *generation;
+    afmoe_generate_result result;
+    afmoe_piece piece;
+    afmoe_status status;
+    uint64_t n_before = n_tokens_of(session), n = 0;
+    afmoe_piece_init(&piece, sizeof piece);
+    afmoe_generate_result_init(&result, sizeof result);
+    options.max_draft = 3;
+    options.n_top_logprobs = 2;
+    options.stop_tokens = &stop;
+    options.n_stop_tokens = 1;
+    options.cancel = cancel;
+    options.ignore_eos = 1;
+    if (!GOES_WELL(afmoe_generation_create(&generation, session, NULL, &options, &error))) {
+        assert_null(generation);
+        return;
+    }
+    while ((status = afmoe_generation_next(generation, &piece, &error)) == AFMOE_OK) n += piece.token >= 0;
+    GOES_WELL(status);
+    assert_int_equal(afmoe_generation_next(generation, &piece, &error), status);
+    CHECK_STATUS(AFMOE_OK, afmoe_generation_get_result(generation, &result, &error));
+    assert_int_equal(n_tokens_of(session), n_before + result.n_generated);
+    assert_true(result.n_generated == n || (status < 0 && result.n_generated == n + 1)); /* one without its text */
+    afmoe_generation_free(generation);
+}
+
 static void text_scenario(void)
 {
     static const char *const stops[] = {"qqq", "zzz"};
@@ -318,8 +348,9 @@ static void text_scenario(void)
         GOES_WELL(afmoe_stream_decoder_push(decoder, ids[0], &text, &n_bytes, &error)) &&
         GOES_WELL(afmoe_context_create(&context, text_model, &context_options, &error)) &&
         GOES_WELL(afmoe_session_create(&session, context, &error)) &&
-        GOES_WELL(afmoe_session_append(session, ids, n, NULL, NULL, &error)))
-        GOES_WELL(afmoe_generate(session, NULL, &options, NULL, &error));
+        GOES_WELL(afmoe_session_append(session, ids, n, NULL, NULL, &error)) &&
+        GOES_WELL(afmoe_generate(session, NULL, &options, NULL, &error)))
+        pull(session, options, cancel);
     afmoe_stream_decoder_free(decoder);
     afmoe_session_free(session);
     afmoe_context_free(context);

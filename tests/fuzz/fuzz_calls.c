@@ -2,6 +2,7 @@
  * and free what is in use. A handle is never used after its free; everything else is allowed. */
 #include "fuzz.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { N_SLOTS = 3, N_CALLS = 24 };
@@ -13,7 +14,9 @@ static struct {
     afmoe_session *sessions[N_SLOTS];
     afmoe_sampler *samplers[N_SLOTS];
     afmoe_stream_decoder *decoders[N_SLOTS];
+    afmoe_generation *generations[N_SLOTS];
     afmoe_cancel *cancels[N_SLOTS];
+    struct buffer saved; /* the state of a session */
     uint32_t depth;
     uint32_t n_opened, n_released; /* models from memory */
     afmoe_session *in_call; /* what a callback finds busy */
@@ -338,6 +341,101 @@ static void flags(uint32_t i, uint8_t how)
     }
 }
 
+static void save(const uint32_t i)
+{
+    uint64_t n = 0;
+    afmoe_error error;
+    afmoe_error_init(&error, sizeof error);
+    if (ANY(afmoe_session_save_memory(world.sessions[i], NULL, 0, &n, &error)) != AFMOE_CAPACITY) return;
+    free(world.saved.data);
+    world.saved = (struct buffer){.data = malloc(n), .n = n};
+    CHECK_ONE_OF(afmoe_session_save_memory(world.sessions[i], world.saved.data, n, &n, &error), AFMOE_OK);
+}
+
+/* What was saved, of any session, or that with a byte changed. */
+static void load(uint32_t i, bool change)
+{
+    struct buffer *saved = &world.saved;
+    afmoe_error error;
+    afmoe_error_init(&error, sizeof error);
+    uint8_t nothing = 0, *byte = saved->n ? saved->data + choose_u16(in()) % saved->n : &nothing, was = *byte;
+    if (change) *byte ^= choose_u8(in());
+    afmoe_status status = CHECK_ONE_OF(
+        afmoe_session_load_memory(world.sessions[i], saved->data, saved->n, &error), AFMOE_OK, AFMOE_INVALID,
+        AFMOE_BUSY, AFMOE_CONTEXT_FULL, AFMOE_STATE, AFMOE_UNSUPPORTED, AFMOE_FORMAT, AFMOE_TRUNCATED, AFMOE_CORRUPT);
+    REQUIRE(*byte == was || status != AFMOE_OK);
+    *byte = was;
+}
+
+static void begin_generation(uint32_t i)
+{
+    static const char *const stops[] = {"ab"};
+    const afmoe_token stop = choose_below(in(), TINY_IDS);
+    afmoe_generate_options options;
+    afmoe_error error;
+    uint8_t how = choose_u8(in());
+    afmoe_error_init(&error, sizeof error);
+    afmoe_generate_options_init(&options, sizeof options);
+    options.n_top_logprobs = how & 1;
+    options.n_stop_strings = how >> 1 & 1;
+    options.stop_strings = stops;
+    options.n_stop_tokens = how >> 2 & 1;
+    options.stop_tokens = &stop;
+    options.max_draft = how >> 3 & 3;
+    if (how & 32) options.cancel = world.cancels[slot()];
+    if (how & 64) options.max_tokens = how >> 7;
+    afmoe_generation_free(world.generations[i]);
+    world.generations[i] = NULL;
+    afmoe_sampler *sampler = world.samplers[slot()];
+    ANY(afmoe_generation_create(&world.generations[i], world.sessions[slot()], sampler, &options, &error));
+}
+
+static void next_piece(uint32_t i)
+{
+    afmoe_piece piece;
+    afmoe_error error;
+    uint64_t n = 0;
+    afmoe_error_init(&error, sizeof error);
+    afmoe_piece_init(&piece, sizeof piece);
+    if (ANY(afmoe_generation_next(world.generations[i], &piece, &error)) != AFMOE_OK) return;
+    for (uint64_t k = 0; k < piece.text_bytes; k++) n += piece.text[k] != 0;
+    for (uint64_t k = 0; k < piece.n_top; k++) n += piece.top_tokens[k] >= 0;
+    fuzz_sink += n;
+}
+
+static void end_generation(uint32_t i, bool frees)
+{
+    afmoe_generate_result result;
+    afmoe_error error;
+    afmoe_error_init(&error, sizeof error);
+    afmoe_generate_result_init(&result, sizeof result);
+    ANY(afmoe_generation_get_result(world.generations[i], &result, &error));
+    if (!frees) return;
+    afmoe_generation_free(world.generations[i]);
+    world.generations[i] = NULL;
+}
+
+static void fork_session(uint32_t i)
+{
+    afmoe_error error;
+    afmoe_error_init(&error, sizeof error);
+    afmoe_session_free(world.sessions[i]);
+    world.sessions[i] = NULL;
+    ANY(afmoe_session_fork(&world.sessions[i], world.sessions[slot()], &error));
+}
+
+static void more(uint32_t i, uint8_t how)
+{
+    switch (how & 7) {
+    case 0: fork_session(i); break;
+    case 1: save(i); break;
+    case 2: load(i, how & 8); break;
+    case 3: end_generation(i, how & 8); break;
+    case 4: begin_generation(i); break;
+    default: next_piece(i);
+    }
+}
+
 static void one_call(void)
 {
     uint8_t how = choose_u8(in());
@@ -350,7 +448,7 @@ static void one_call(void)
     case 4: generate(i, how >> 3); break;
     case 5: look(i, how >> 3); break;
     case 6: text(i, how >> 3); break;
-    default: flags(i, how >> 3);
+    default: how < 128 ? flags(i, how >> 3) : more(i, how >> 3 & 15);
     }
 }
 
@@ -386,10 +484,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         afmoe_session_free(world.sessions[i]);
         afmoe_sampler_free(world.samplers[i]);
         afmoe_stream_decoder_free(world.decoders[i]);
+        afmoe_generation_free(world.generations[i]);
         afmoe_cancel_free(world.cancels[i]);
         if (!forwards) afmoe_context_free(world.contexts[i]);
         if (!forwards) afmoe_model_free(world.models[i]);
     }
+    free(world.saved.data);
     REQUIRE(world.n_released == world.n_opened);
     return 0;
 }

@@ -192,6 +192,34 @@ static int32_t listen(void *user_data, const afmoe_piece *piece)
     return ++listener->n == listener->stop_after;
 }
 
+/* The same piece by piece, for a while. */
+static void pull(afmoe_session *session, afmoe_sampler *sampler, const afmoe_generate_options *options,
+                 struct listener *listener)
+{
+    afmoe_generation *generation;
+    afmoe_generate_result result;
+    afmoe_piece piece;
+    afmoe_error error;
+    uint64_t before = length_of(session), n_most = listener->stop_after % 16;
+    afmoe_error_init(&error, sizeof error);
+    afmoe_piece_init(&piece, sizeof piece);
+    afmoe_generate_result_init(&result, sizeof result);
+    if (CHECK_ONE_OF(afmoe_generation_create(&generation, session, sampler, options, &error), AFMOE_OK, AFMOE_INVALID,
+                     AFMOE_STATE, AFMOE_UNSUPPORTED) != AFMOE_OK) {
+        REQUIRE(length_of(session) == before && !generation);
+        return;
+    }
+    for (uint64_t i = 0; i < n_most; i++) {
+        if (CHECK_ONE_OF(afmoe_generation_next(generation, &piece, &error), AFMOE_OK, AFMOE_END, AFMOE_CONTEXT_FULL,
+                         AFMOE_NUMERIC) != AFMOE_OK)
+            break;
+        listen(listener, &piece);
+    }
+    CHECK_ONE_OF(afmoe_generation_get_result(generation, &result, &error), AFMOE_OK);
+    REQUIRE(result.n_generated == length_of(session) - before);
+    afmoe_generation_free(generation);
+}
+
 static void generate(struct choices *c, afmoe_session *session, afmoe_sampler *sampler)
 {
     static const char *const texts[] = {"a", "the", "\n\n", "", "\xff", "<|im_end|>", "\xe4\xb8\x80", "aaaaaaab", NULL};
@@ -230,6 +258,11 @@ static void generate(struct choices *c, afmoe_session *session, afmoe_sampler *s
     }
     options.x.reserved = choose_reserved(c);
     options.x.size = choose_struct_size(c, sizeof options.x);
+    if (which >= 192) {
+        options.x.max_draft = which >> 1 & 7;
+        pull(session, sampler, &options.x, &listener);
+        return;
+    }
     result.x.size = choose_struct_size(c, sizeof result.x);
     if (choose_u8(c) == 255) result.x.size = 0;
     /* An older caller's struct may end before max_tokens: then the session's limit ends it. */

@@ -81,6 +81,11 @@ class Calls:
             self.guard(wanted, _ffi.Log(level), message.decode('utf-8', 'replace'))
         return _ffi.afmoe_log_fn(run)
 
+    def raise_kept(self) -> None:
+        """finish, at no cost where there is nothing to raise."""
+        if self._raised:
+            self.finish()
+
     def finish(self) -> None:
         """Raise what was kept."""
         if self._stopped:

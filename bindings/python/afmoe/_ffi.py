@@ -950,7 +950,7 @@ class afmoe_sampler_options(Struct):
 
 
 class afmoe_piece(Struct):
-    """One step of generation, valid during the callback."""
+    """One step of generation; what it points to is valid during the callback, or until the generation's next call."""
 
     size: int
     token: int
@@ -1091,6 +1091,10 @@ class afmoe_generate_result(Struct):
         ('n_drafted', ctypes.c_uint64),
         ('n_draft_accepted', ctypes.c_uint64),
     ]
+
+
+class afmoe_generation(ctypes.Structure):
+    """Opaque."""
 
 
 class afmoe_scheduler(ctypes.Structure):
@@ -1596,6 +1600,10 @@ SIGNATURES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         ctypes.POINTER(ctypes.c_uint64),
         ctypes.POINTER(afmoe_error),
     )),
+    'afmoe_piece_init': (None, (
+        ctypes.POINTER(afmoe_piece),
+        ctypes.c_uint32,
+    )),
     'afmoe_generate_options_init': (None, (
         ctypes.POINTER(afmoe_generate_options),
         ctypes.c_uint32,
@@ -1608,6 +1616,26 @@ SIGNATURES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         ctypes.POINTER(afmoe_session),
         ctypes.POINTER(afmoe_sampler),
         ctypes.POINTER(afmoe_generate_options),
+        ctypes.POINTER(afmoe_generate_result),
+        ctypes.POINTER(afmoe_error),
+    )),
+    'afmoe_generation_create': (ctypes.c_int32, (
+        ctypes.POINTER(ctypes.POINTER(afmoe_generation)),
+        ctypes.POINTER(afmoe_session),
+        ctypes.POINTER(afmoe_sampler),
+        ctypes.POINTER(afmoe_generate_options),
+        ctypes.POINTER(afmoe_error),
+    )),
+    'afmoe_generation_free': (None, (
+        ctypes.POINTER(afmoe_generation),
+    )),
+    'afmoe_generation_next': (ctypes.c_int32, (
+        ctypes.POINTER(afmoe_generation),
+        ctypes.POINTER(afmoe_piece),
+        ctypes.POINTER(afmoe_error),
+    )),
+    'afmoe_generation_get_result': (ctypes.c_int32, (
+        ctypes.POINTER(afmoe_generation),
         ctypes.POINTER(afmoe_generate_result),
         ctypes.POINTER(afmoe_error),
     )),
@@ -2015,7 +2043,8 @@ class Functions:
     afmoe_session_logits_view: Callable[..., int]
     """afmoe_session_logits_view(session, out, out_n, error)
 
-    The same, borrowed until the session's next append, sync, rewind, shift, generate, load or free."""
+    The same, borrowed until the session's next append, sync, rewind, shift, generate, load or free, or the next
+    piece of a generation."""
 
     afmoe_session_logprobs: Callable[..., int]
     """afmoe_session_logprobs(session, out, capacity, out_n, error)
@@ -2140,6 +2169,9 @@ class Functions:
     The k most likely tokens of the last position in the raw distribution, falling; ties by lower id. Rows
     without a token are left out. k = capacity of both buffers; out_n gets how many there are."""
 
+    afmoe_piece_init: Callable[..., None]
+    """afmoe_piece_init(piece, size)"""
+
     afmoe_generate_options_init: Callable[..., None]
     """afmoe_generate_options_init(options, size)"""
 
@@ -2155,6 +2187,35 @@ class Functions:
     `sampler` NULL: greedy. Every token given out is in the timeline, and the logits of the last one are there,
     so the next call goes on. Returns END when a stop token or stop string ended it, OK when max_tokens did,
     CANCELLED, CONTEXT_FULL (all tokens so far kept), NUMERIC, NO_MEMORY."""
+
+    afmoe_generation_create: Callable[..., int]
+    """afmoe_generation_create(out, session, sampler, options, error)
+
+    Begin at the session's logits (STATE without them); the first token is computed by the first next. `sampler`
+    and `options` as in afmoe_generate, but on_piece must be NULL. Options are copied with all they point to;
+    session, sampler and cancel object are referenced, so any of them may be freed before the generation.
+
+    Between two pieces the session may be looked at, saved and forked, and the sampler used. What may change the
+    session (append, sync, rewind, embed, load, a step, a request, afmoe_generate, another generation), well or
+    not, takes it away: next then answers STATE."""
+
+    afmoe_generation_free: Callable[..., None]
+    """afmoe_generation_free(generation)
+
+    Free it at any time: the session keeps the tokens given out, and its logits."""
+
+    afmoe_generation_next: Callable[..., int]
+    """afmoe_generation_next(generation, piece, error)
+
+    The next piece; what it points to is borrowed until the generation's next call of next or free. After the
+    last piece: END when a stop token, a stop string or max_tokens ended it (the result says which), CANCELLED,
+    CONTEXT_FULL, NUMERIC, NO_MEMORY as in afmoe_generate, with all tokens so far kept; from then on the same
+    again. BUSY (generation, session or sampler) ends nothing."""
+
+    afmoe_generation_get_result: Callable[..., int]
+    """afmoe_generation_get_result(generation, result, error)
+
+    What it came to so far: finish_reason is AFMOE_FINISH_NONE until next has said that it ended."""
 
     afmoe_scheduler_options_init: Callable[..., None]
     """afmoe_scheduler_options_init(options, size)"""

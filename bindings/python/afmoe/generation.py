@@ -1,5 +1,5 @@
-"""The two ways to go on from a prompt: `generate`, the library's own loop with a callback, and `stream`, the same steps
-made one by one, so that a consumer who stops asking leaves nothing computed ahead."""
+"""The two ways to go on from a prompt: `generate`, the library's loop with a callback, and `stream`, where it is asked
+for piece by piece, so that a consumer who stops asking leaves nothing in the timeline that was not given out."""
 from __future__ import annotations
 
 import asyncio
@@ -19,8 +19,8 @@ from ._callbacks import Calls, Progress
 from ._cancel import Cancel
 from ._ffi import Finish
 from ._library import lib
-from ._native import make, new_error, raise_for, tokens_in
-from .errors import CancelledError, ContextFullError, InvalidError, UnsupportedError
+from ._native import Handle, call, create, make, new_error, raise_for, tokens_in
+from .errors import InvalidError, StateError
 from .sampler import Sampler, recommended_options
 
 T = TypeVar('T')
@@ -62,16 +62,14 @@ class GenerationConfig:
     top_logprobs: int = 0
     """how many alternatives each piece has, up to 1024"""
     max_draft: Optional[int] = None
-    """most tokens to guess ahead, up to 64, where text repeats: the same tokens, sooner. Not for stream, which computes
-    nothing ahead. None: 0"""
+    """most tokens to guess ahead, up to 64, where text repeats: the same tokens, sooner. None: 0"""
 
 
 _DRAWING = ('temperature', 'top_k', 'top_p', 'min_p', 'seed')
 _CHANGING = ('repetition_penalty', 'presence_penalty', 'frequency_penalty', 'logit_bias')
 
 
-def configure(config: Optional[GenerationConfig], keywords: Dict[str, Any],
-              is_stream: bool = False) -> GenerationConfig:
+def configure(config: Optional[GenerationConfig], keywords: Dict[str, Any]) -> GenerationConfig:
     """The configuration with these fields changed, checked where nothing below would."""
     made = dataclasses.replace(config or GenerationConfig(), **keywords)
     given = [name for name in _DRAWING + _CHANGING if getattr(made, name) is not None]
@@ -86,9 +84,6 @@ def configure(config: Optional[GenerationConfig], keywords: Dict[str, Any],
         value = getattr(made, name)
         if value is not None and value < 0:
             raise InvalidError(_ffi.AFMOE_INVALID, f'{name} is {value}, less than 0')
-    if is_stream and made.max_draft:
-        raise UnsupportedError(_ffi.AFMOE_UNSUPPORTED, f'max_draft is {made.max_draft}, but a stream computes nothing '
-                                                       f'ahead: use generate')
     return made
 
 
@@ -269,128 +264,64 @@ def generate(session: Session, prompt: Optional[Prompt], config: GenerationConfi
     return collected.answer(result, strings)
 
 
-class _Held:
-    """Text behind which a stop string may be: what `push` gives is sure not to begin one. The string that ends first
-    stops; of several that end together the longest. Held back is the longest suffix that begins one."""
+class _Pull(Handle):
+    """The library's generation, with what its steps share: made once, used in every one."""
 
-    def __init__(self, strings: List[str]) -> None:
-        self.strings = strings
-        self.text = ''
-        self.found = False
+    def __init__(self, session: Session, config: GenerationConfig, cancel: Optional[Cancel]) -> None:
+        with contextlib.ExitStack() as stack:
+            flag = stack.enter_context(cancel._borrow) if cancel is not None else None
+            options, _ = options_of(config, flag, None)
+            chooser = stack.enter_context(stack.enter_context(sampler_for(session, config))._borrow)
+            timeline = stack.enter_context(session._borrow)
+            self._own(create(_ffi.afmoe_generation, lib.afmoe_generation_create, timeline, chooser, options),
+                      lib.afmoe_generation_free)
+        self.piece, self.error = make(_ffi.afmoe_piece), new_error()
+        self.by = ctypes.byref(self.piece), ctypes.byref(self.error)
 
-    def push(self, text: str) -> str:
-        if not self.strings:
-            return text
-        before = len(self.text)
-        self.text += text
-        ends = [(at + len(string), -len(string)) for string in self.strings
-                for at in [self.text.find(string, max(0, before - len(string) + 1))] if at >= 0]
-        if ends:
-            end, minus_length = min(ends)
-            self.found = True
-            given, self.text = self.text[:end + minus_length], ''
-            return given
-        n_held = max(self._overlap(string) for string in self.strings)
-        cut = len(self.text) - n_held
-        given, self.text = self.text[:cut], self.text[cut:]
-        return given
+    def step(self) -> bool:
+        """Whether there is a piece."""
+        piece, error = self.by
+        with self._borrow as generation:
+            status: int = lib.afmoe_generation_next(generation, piece, error)
+        return status == _ffi.AFMOE_OK
 
-    def _overlap(self, string: str) -> int:
-        return next((n for n in range(min(len(string) - 1, len(self.text)), 0, -1)
-                     if self.text.endswith(string[:n])), 0)
-
-    def finish(self) -> str:
-        given, self.text = self.text, ''
-        return given
-
-
-class _Steps:
-    """The steps of one stream with what they share."""
-
-    def __init__(self, session: Session, sampler: Sampler, config: GenerationConfig, n_prompt: int, flag: Any) -> None:
-        self.session, self.sampler, self.n_prompt = session, sampler, n_prompt
-        model = session.context.model
-        self.decoder = model.tokenizer.stream_decoder(skip_special=config.skip_special_tokens) \
-            if model.info.has_tokenizer else None
-        self.stops = frozenset(model.stop_tokens if config.eos_token_id is None and not config.ignore_eos
-                               else _stop_tokens(config))
-        self.n_top = config.top_logprobs
-        self.options = make(_ffi.afmoe_append_options, cancel=flag)
-        # Made once, used in every step.
-        self.error = new_error()
-        self.token, self.logprob = ctypes.c_int32(), ctypes.c_float()
-        self.text: Any = ctypes.POINTER(ctypes.c_char)()
-        self.n_bytes = ctypes.c_uint64()
-        self.by = tuple(ctypes.byref(out) for out in (self.token, self.logprob, self.text, self.n_bytes,
-                                                      self.options, self.error))
-
-    def step(self) -> Optional[Tuple[str, int, float, List[Tuple[int, float]]]]:
-        """Text, token, log-probability and alternatives; None at a stop token."""
-        token, logprob, text, n_bytes, options, error = self.by
-        top: List[Tuple[int, float]] = []
-        with self.session._borrow as timeline:
-            with self.sampler._borrow as chooser:
-                if lib.afmoe_sampler_sample(chooser, timeline, self.n_prompt, token, logprob, error) < 0:
-                    raise_for(self.error)
-            chosen = self.token.value
-            if chosen in self.stops:
-                return None
-            if self.n_top:
-                top = self.session.top_logprobs(self.n_top)
-            if lib.afmoe_session_append(timeline, token, 1, options, None, error) < 0:
-                raise_for(self.error)
-        if self.decoder is None:
-            return '', chosen, self.logprob.value, top
-        with self.decoder._borrow as decoder:
-            if lib.afmoe_stream_decoder_push(decoder, chosen, text, n_bytes, error) < 0:
-                raise_for(self.error)
-            n = self.n_bytes.value
-            return (self.text[:n].decode() if n else ''), chosen, self.logprob.value, top
-
-    def rest(self) -> str:
-        return self.decoder.finish() if self.decoder is not None else ''
+    def end(self) -> _ffi.afmoe_generate_result:
+        result = make(_ffi.afmoe_generate_result)
+        with self._borrow as generation:
+            call(lib.afmoe_generation_get_result, generation, result)
+        return result
 
 
 def stream(session: Session, prompt: Optional[Prompt], config: GenerationConfig, progress: Optional[Progress],
            cancel: Optional[Cancel]) -> Iterator[Piece]:
-    """The library's loop with its parts: sample, stop token, append, decode, stop string."""
+    """The library's loop, a piece for each call."""
     n_prompt, prompt_tps = session._read(prompt, progress, cancel)
-    strings = [text.decode() for text in _stop_strings(config)]
-    if '' in strings or len(strings) > 64:
-        raise InvalidError(_ffi.AFMOE_INVALID, 'stop_strings: an empty one, or more than 64')
-    held = _Held(strings)
-    limit = config.max_new_tokens
-    now = time.perf_counter
-    with contextlib.ExitStack() as stack:
-        flag = stack.enter_context(cancel._borrow) if cancel is not None else None
-        steps = _Steps(session, stack.enter_context(sampler_for(session, config)), config, n_prompt, flag)
-        if steps.decoder is not None:
-            stack.enter_context(steps.decoder)
-        n, began, reason = 0, now(), Finish.LENGTH
-        while limit is None or n < limit:
-            if cancel is not None and cancel.is_set:
-                reason = Finish.CANCELLED
-                break
+    host, now = session.context._host, time.perf_counter
+    with _Pull(session, config, cancel) as pull:
+        piece, n, rest, began = pull.piece, 0, '', now()
+        while True:
+            if session.closed:
+                raise StateError(_ffi.AFMOE_STATE, 'the Session of this stream is closed')
             try:
-                made = steps.step()
-            except (ContextFullError, CancelledError) as full:
-                reason = Finish.CONTEXT if isinstance(full, ContextFullError) else Finish.CANCELLED
+                has_piece = pull.step()
+            finally:
+                host.raise_kept()
+            if not has_piece:
                 break
-            if made is None:
-                reason = Finish.STOP_TOKEN
-                break
-            text, token, logprob, top = made
+            n_bytes = piece.text_bytes
+            text = piece.text[:n_bytes].decode() if n_bytes else ''
+            token = piece.token
+            if token < 0:
+                rest = text
+                continue
             n += 1
-            yield Piece(held.push(text) if strings else text, token, logprob, n_prompt + n - 1, top, None, n_prompt,
-                        prompt_tps, n, now() - began)
-            if held.found:
-                reason = Finish.STOP_STRING
-                break
-        text = '' if held.found else held.push(steps.rest())
-        if held.found and reason in (Finish.LENGTH, Finish.STOP_TOKEN):
-            reason = Finish.STOP_STRING
-        yield Piece(text + held.finish(), None, 0.0, n_prompt + n, [], FINISH_REASONS[reason], n_prompt, prompt_tps,
-                    n, now() - began)
+            yield Piece(text, token, piece.logprob, piece.position, _alternatives(piece) if piece.n_top else [], None,
+                        n_prompt, prompt_tps, n, now() - began)
+        result = pull.end()
+        if pull.error.code and not is_answer(pull.error.code, result):
+            raise_for(pull.error)
+        yield Piece(rest, None, 0.0, n_prompt + n, [], FINISH_REASONS[result.finish_reason], n_prompt, prompt_tps, n,
+                    now() - began)
 
 
 # ---- For asyncio: the same in a thread ----

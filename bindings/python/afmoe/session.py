@@ -308,9 +308,11 @@ class Session(Handle):
     def stream(self, prompt: Optional[Prompt] = None, generation_config: Optional[GenerationConfig] = None, *,
                progress: Optional[Progress] = None, cancel: Optional[Cancel] = None,
                **keywords: Any) -> Iterator[Piece]:
-        """The same piece by piece: nothing is computed until a piece is asked for, so the timeline holds the tokens
-        given out and no more. The last piece has no token but the finish_reason, and text that was held back."""
-        config = generation.configure(generation_config, keywords, is_stream=True)
+        """The same piece by piece: nothing is computed until a piece is asked for, and the timeline holds the tokens
+        given out and no more. The last piece has no token but the finish_reason, and text that was held back. Between
+        two pieces the session may be looked at, forked and saved; when a call changes it, the stream raises
+        StateError."""
+        config = generation.configure(generation_config, keywords)
         return generation.stream(self, prompt, config, progress, cancel)
 
     async def agenerate(self, prompt: Optional[Prompt] = None, generation_config: Optional[GenerationConfig] = None, *,
@@ -325,7 +327,7 @@ class Session(Handle):
                       progress: Optional[Progress] = None, cancel: Optional[Cancel] = None,
                       **keywords: Any) -> AsyncIterator[Piece]:
         """stream, each step in a thread."""
-        config = generation.configure(generation_config, keywords, is_stream=True)
+        config = generation.configure(generation_config, keywords)
         async for piece in generation.stream_in_thread(
                 lambda flag: generation.stream(self, prompt, config, progress, flag), cancel):
             yield piece

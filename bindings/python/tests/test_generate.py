@@ -46,7 +46,7 @@ STOPS = [['Paris'], ['is Par', 'ris'], ['.'], ['The'], [' '], ['nowhere'], ['Fra
 
 @pytest.mark.parametrize('stops', STOPS, ids=str)
 def test_stop_strings(session, question, stops):
-    """The loop in C and the steps in Python stop at the same place with the same text in each piece."""
+    """Called back and asked for, the answer stops at the same place with the same text in each piece."""
     answer, called = seen_by_callback(session, question, stop_strings=stops)
     timeline = session.tokens
     pieces = list(session.stream(question, stop_strings=stops))
@@ -143,6 +143,31 @@ def test_going_on(session, question):
         list(session.stream())
 
 
+def test_between_two_pieces(session, question, context):
+    """A session may be looked at; one that is changed is no longer the stream's."""
+    text = ''
+    for piece in session.stream(question):
+        assert len(session.logits()) == session.model_info.vocab_size
+        with session.fork() as other:
+            assert other.tokens == session.tokens
+            other.append([1])
+        text += piece.text
+    assert text == session.generate(question).text
+    for change in (lambda: session.append([1]), lambda: session.generate(max_new_tokens=1), lambda: session.rewind(0),
+                   lambda: next(session.stream(question))):
+        stream = session.stream(question)
+        next(stream)
+        change()
+        with pytest.raises(afmoe.StateError, match='changed'):
+            next(stream)
+        assert next(stream, None) is None
+    with context.session() as closed:
+        stream = closed.stream(question)
+        next(stream)
+    with pytest.raises(afmoe.StateError, match='closed'):
+        next(stream)
+
+
 def test_drawing(session, question, model):
     keywords = {'do_sample': True, 'temperature': 1.5, 'max_new_tokens': 20, 'ignore_eos': True}
     one = both(session, question, seed=1, **keywords)
@@ -193,12 +218,16 @@ def test_drafts(session, model):
         after = session.stats
         assert after.n_drafted - before.n_drafted == drafted.n_drafted > 0
         assert after.n_draft_accepted - before.n_draft_accepted == drafted.n_draft_accepted
+        pieces = session.stream(prompt, max_new_tokens=40, ignore_eos=True, max_draft=8, **keywords)
+        for n, piece in enumerate(pieces):
+            assert len(session) == len(prompt) + min(n + 1, 40)  # guesses are not in the timeline
+        assert session.tokens == prompt + plain.tokens and piece.finish_reason == 'length'
+        assert session.stats.n_draft_accepted - after.n_draft_accepted == drafted.n_draft_accepted
     for wrong in (-1, 65):
         with pytest.raises(afmoe.InvalidError):
             session.generate(prompt, max_draft=wrong)
-    with pytest.raises(afmoe.UnsupportedError, match='nothing ahead'):
-        session.stream(prompt, max_draft=1)
-    assert next(session.stream(prompt, max_draft=0, **keywords)).token == plain.tokens[0]
+        with pytest.raises(afmoe.InvalidError):
+            list(session.stream(prompt, max_draft=wrong))
 
 
 def test_wrong_keywords(session, question, model):

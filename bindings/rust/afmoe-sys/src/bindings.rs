@@ -2622,7 +2622,8 @@ extern "C" {
     ) -> afmoe_status;
 }
 extern "C" {
-    #[doc = " The same, borrowed until the session's next append, sync, rewind, shift, generate, load or free."]
+    #[doc = " The same, borrowed until the session's next append, sync, rewind, shift, generate, load or free, or the next piece of"]
+    #[doc = "  a generation."]
     pub fn afmoe_session_logits_view(
         session: *mut afmoe_session,
         out: *mut *const f32,
@@ -3393,7 +3394,7 @@ extern "C" {
         error: *mut afmoe_error,
     ) -> afmoe_status;
 }
-#[doc = " One step of generation, valid during the callback."]
+#[doc = " One step of generation; what it points to is valid during the callback, or until the generation's next call."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct afmoe_piece {
@@ -3532,6 +3533,9 @@ fn bindgen_test_layout_afmoe_piece() {
         );
     }
     test_field_n_top();
+}
+extern "C" {
+    pub fn afmoe_piece_init(piece: *mut afmoe_piece, size: u32);
 }
 #[doc = " Non-zero stops: afmoe_generate returns CANCELLED and the tokens so far are kept."]
 pub type afmoe_piece_fn = ::std::option::Option<
@@ -3906,6 +3910,50 @@ extern "C" {
         session: *mut afmoe_session,
         sampler: *mut afmoe_sampler,
         options: *const afmoe_generate_options,
+        result: *mut afmoe_generate_result,
+        error: *mut afmoe_error,
+    ) -> afmoe_status;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct afmoe_generation {
+    _unused: [u8; 0],
+}
+extern "C" {
+    #[doc = " Begin at the session's logits (STATE without them); the first token is computed by the first next. `sampler` and"]
+    #[doc = "  `options` as in afmoe_generate, but on_piece must be NULL. Options are copied with all they point to; session,"]
+    #[doc = "  sampler and cancel object are referenced, so any of them may be freed before the generation."]
+    #[doc = ""]
+    #[doc = "  Between two pieces the session may be looked at, saved and forked, and the sampler used. What may change the session"]
+    #[doc = "  (append, sync, rewind, embed, load, a step, a request, afmoe_generate, another generation), well or not, takes it"]
+    #[doc = "  away: next then answers STATE."]
+    pub fn afmoe_generation_create(
+        out: *mut *mut afmoe_generation,
+        session: *mut afmoe_session,
+        sampler: *mut afmoe_sampler,
+        options: *const afmoe_generate_options,
+        error: *mut afmoe_error,
+    ) -> afmoe_status;
+}
+extern "C" {
+    #[doc = " Free it at any time: the session keeps the tokens given out, and its logits."]
+    pub fn afmoe_generation_free(generation: *mut afmoe_generation);
+}
+extern "C" {
+    #[doc = " The next piece; what it points to is borrowed until the generation's next call of next or free. After the last"]
+    #[doc = "  piece: END when a stop token, a stop string or max_tokens ended it (the result says which), CANCELLED, CONTEXT_FULL,"]
+    #[doc = "  NUMERIC, NO_MEMORY as in afmoe_generate, with all tokens so far kept; from then on the same again. BUSY (generation,"]
+    #[doc = "  session or sampler) ends nothing."]
+    pub fn afmoe_generation_next(
+        generation: *mut afmoe_generation,
+        piece: *mut afmoe_piece,
+        error: *mut afmoe_error,
+    ) -> afmoe_status;
+}
+extern "C" {
+    #[doc = " What it came to so far: finish_reason is AFMOE_FINISH_NONE until next has said that it ended."]
+    pub fn afmoe_generation_get_result(
+        generation: *mut afmoe_generation,
         result: *mut afmoe_generate_result,
         error: *mut afmoe_error,
     ) -> afmoe_status;

@@ -6,10 +6,9 @@ use std::ops::ControlFlow;
 use std::os::raw::c_char;
 use std::time::Duration;
 
-use crate::call::{self, call, guard, slice};
+use crate::call::{self, call, guard, slice, Handle};
 use crate::callback::stop;
-use crate::stops::{Passed, StopStrings};
-use crate::{sys, Cancel, Error, ErrorKind, Finish, Result, Sampler, SamplerOptions, Session, StreamDecoder, Token};
+use crate::{sys, Cancel, Error, ErrorKind, Finish, Result, Sampler, Session, Token};
 
 /// What is generated and where it stops.
 #[derive(Clone, Debug, Default)]
@@ -81,14 +80,14 @@ impl GenerateOptions {
 
     /// Most tokens to guess ahead, 0 to 64: where the last tokens occurred before, what followed them is computed
     /// together with the next token, and counts where it is what the sampler chooses. The same tokens come out, sooner
-    /// where text repeats. Without effect on [`Session::pieces`], which asks for one token at a time.
+    /// where text repeats.
     pub fn max_draft(mut self, n: u64) -> Self {
         self.max_draft = n;
         self
     }
 
-    /// All but the stop strings, for a call while self is borrowed.
-    fn raw(&self) -> sys::afmoe_generate_options {
+    /// For a call while self and the arrays are borrowed.
+    pub(crate) fn raw_with(&self, arrays: &StopArrays) -> sys::afmoe_generate_options {
         let mut raw = call::init(sys::afmoe_generate_options_init);
         raw.ignore_eos = self.ignore_eos.into();
         raw.max_tokens = self.max_tokens.unwrap_or(raw.max_tokens);
@@ -99,12 +98,6 @@ impl GenerateOptions {
         raw.keep_special = self.keep_special.into();
         raw.cancel = Cancel::raw(self.cancel.as_ref());
         raw.max_draft = self.max_draft;
-        raw
-    }
-
-    /// All, for a call while self and the arrays are borrowed.
-    pub(crate) fn raw_with(&self, arrays: &StopArrays) -> sys::afmoe_generate_options {
-        let mut raw = self.raw();
         raw.stop_strings = arrays.strings.as_ptr();
         raw.stop_string_bytes = arrays.bytes.as_ptr();
         raw.n_stop_strings = arrays.strings.len() as u64;
@@ -281,8 +274,9 @@ impl Session {
         run(self.as_ptr(), sampler.map_or(std::ptr::null_mut(), Sampler::as_ptr), raw, on_piece)
     }
 
-    /// The same as an iterator, which gives the pieces one by one. Nothing is computed before a piece is asked for, and
-    /// nothing is lost when it is dropped half way: a later call goes on from there.
+    /// The same as an iterator, which gives the pieces one by one. Nothing is computed before a piece is asked for, the
+    /// timeline holds the tokens given out and no more, and nothing is lost when it is dropped half way: a later call
+    /// goes on from there.
     ///
     /// ```
     /// # std::env::set_current_dir("../../../models").unwrap();
@@ -304,42 +298,13 @@ impl Session {
     /// # Ok::<(), afmoe::Error>(())
     /// ```
     pub fn pieces<'a>(&'a mut self, sampler: Option<&'a mut Sampler>, options: &GenerateOptions) -> Result<Pieces<'a>> {
-        let model = self.context().model().clone();
-        let mut sampler = match sampler {
-            Some(sampler) => Lent::Borrowed(sampler),
-            None => Lent::Owned(Sampler::new(&model, &SamplerOptions::new())?),
-        };
-        // All checks of the options and the session's state, and not a token.
-        let none = options.clone().max_tokens(0);
-        let mut ended = self.generate(Some(sampler.get()), &none, |_| ControlFlow::Continue(()))?;
-        ended.finish = Finish::None;
-        let has_text = model.info().has_tokenizer;
-        Ok(Pieces {
-            decoder: if has_text { Some(StreamDecoder::new(&model, !options.keep_special)?) } else { None },
-            stops: StopStrings::new(options.stop_strings.clone()),
-            remaining: options.max_tokens.unwrap_or(u64::MAX),
-            options: options.clone().max_tokens(1).max_draft(0).n_prompt(options.n_prompt.unwrap_or(self.n_tokens()?)),
-            session: self,
-            sampler,
-            generated: ended,
-            failure: None,
-        })
-    }
-}
-
-/// A sampler of the caller's or our own.
-#[derive(Debug)]
-enum Lent<'a> {
-    Borrowed(&'a mut Sampler),
-    Owned(Sampler),
-}
-
-impl Lent<'_> {
-    fn get(&mut self) -> &mut Sampler {
-        match self {
-            Lent::Borrowed(sampler) => sampler,
-            Lent::Owned(sampler) => sampler,
-        }
+        let arrays = StopArrays::of(options);
+        let raw = options.raw_with(&arrays);
+        let (session, sampler) = (self.as_ptr(), sampler.map_or(std::ptr::null_mut(), Sampler::as_ptr));
+        // SAFETY: all pointers are good for the call; what the options point to is copied or referenced.
+        let create = |out, error| unsafe { sys::afmoe_generation_create(out, session, sampler, &raw, error) };
+        let handle = Handle::create(sys::afmoe_generation_free, create)?;
+        Ok(Pieces { handle, session: self, has_ended: false })
     }
 }
 
@@ -347,90 +312,26 @@ impl Lent<'_> {
 /// that failure, as its last item.
 #[derive(Debug)]
 pub struct Pieces<'a> {
+    handle: Handle<sys::afmoe_generation>, // it holds references on session and sampler
     session: &'a mut Session,
-    sampler: Lent<'a>,
-    options: GenerateOptions, // for one token
-    decoder: Option<StreamDecoder>,
-    stops: StopStrings,
-    remaining: u64,
-    generated: Generated, // finish: None while it goes on
-    failure: Option<Error>,
+    has_ended: bool,
 }
+
+// SAFETY: a generation belongs to no thread, and &self does not change it; session and sampler are Send themselves.
+unsafe impl Send for Pieces<'_> {}
 
 impl Pieces<'_> {
     /// How it ended; [`Finish::None`] while it has not.
     pub fn generated(&self) -> Generated {
-        self.generated
+        let mut raw = call::init(sys::afmoe_generate_result_init);
+        // SAFETY: raw has its size set. There is no other caller whom it could find BUSY.
+        unsafe { sys::afmoe_generation_get_result(self.handle.as_ptr(), &mut raw, std::ptr::null_mut()) };
+        Generated::from_raw(&raw)
     }
 
     /// The session, to look at between pieces.
     pub fn session(&self) -> &Session {
         self.session
-    }
-
-    fn end(&mut self, finish: Finish) {
-        self.generated.finish = finish;
-    }
-
-    /// Text through the stop strings.
-    fn pass(&mut self, text: String) -> String {
-        let Passed { text, stopped } = self.stops.push(text);
-        if stopped.is_some() {
-            self.generated.stop_string = stopped;
-            self.end(Finish::StopString);
-        }
-        text
-    }
-
-    /// One token by afmoe_generate; None when it has ended. Its text is the decoder's here: that of the call knows no
-    /// tokens before it.
-    fn step(&mut self) -> Result<Option<Piece<'static>>> {
-        let mut found = None;
-        let raw = self.options.raw();
-        let step = run(self.session.as_ptr(), self.sampler.get().as_ptr(), raw, |piece| {
-            if piece.token.is_some() {
-                found = Some(Piece { text: Cow::Borrowed(""), ..piece });
-            }
-            ControlFlow::Continue(())
-        })?;
-        self.generated.n_generated += step.n_generated;
-        self.generated.elapsed += step.elapsed;
-        self.generated.stop_token = step.stop_token;
-        if step.finish != Finish::Length {
-            self.end(step.finish);
-        }
-        let (mut piece, token) = match found.map(|piece: Piece<'static>| (piece.token, piece)) {
-            Some((Some(token), piece)) => (piece, token),
-            _ => return Ok(None),
-        };
-        self.remaining -= 1;
-        if let Some(decoder) = &mut self.decoder {
-            let text = decoder.push(token)?.to_owned();
-            piece.text = Cow::Owned(self.pass(text));
-        }
-        Ok(Some(piece))
-    }
-
-    /// The last piece, where text was held back.
-    fn rest(&mut self) -> Option<Piece<'static>> {
-        let finish = self.generated.finish;
-        if finish == Finish::StopString {
-            return None;
-        }
-        let last = match &mut self.decoder {
-            Some(decoder) => decoder.finish().ok()?.to_owned(),
-            None => return None,
-        };
-        let mut text = self.pass(last);
-        if self.generated.stop_string.is_none() {
-            text += &self.stops.finish();
-        }
-        if !matches!(finish, Finish::Length | Finish::StopToken) {
-            self.end(finish); // the first reason stays
-        }
-        let position = self.session.n_tokens().ok()?;
-        let piece = Piece { token: None, text: Cow::Owned(text), position, logprob: 0.0, top: Vec::new() };
-        Some(piece).filter(|piece| !piece.text.is_empty())
     }
 }
 
@@ -438,21 +339,19 @@ impl Iterator for Pieces<'_> {
     type Item = Result<Piece<'static>>;
 
     fn next(&mut self) -> Option<Result<Piece<'static>>> {
-        if self.generated.finish != Finish::None {
-            return self.failure.take().map(Err);
+        if self.has_ended {
+            return None;
         }
-        if self.remaining == 0 {
-            self.end(Finish::Length);
-            return self.rest().map(Ok);
-        }
-        match self.step() {
-            Ok(Some(piece)) => Some(Ok(piece)),
-            Ok(None) => self.rest().map(Ok),
-            Err(failure) => {
-                self.end(Finish::Error);
-                self.failure = Some(failure);
-                self.rest().map(Ok).or_else(|| self.failure.take().map(Err))
-            }
+        let mut raw = call::init(sys::afmoe_piece_init);
+        // SAFETY: raw has its size set.
+        let status = call(|error| unsafe { sys::afmoe_generation_next(self.handle.as_ptr(), &mut raw, error) });
+        self.has_ended = !matches!(status, Ok(status) if status != sys::AFMOE_END);
+        match status {
+            Ok(_) if self.has_ended => None,
+            // SAFETY: the piece lives until the next call.
+            Ok(_) => Some(Ok(unsafe { Piece::from_raw(&raw) }.into_owned())),
+            Err(error) if is_an_end(&error) => None,
+            Err(error) => Some(Err(error)),
         }
     }
 }

@@ -84,7 +84,6 @@ mod sampler;
 mod scheduler;
 mod session;
 mod step;
-mod stops;
 mod text;
 
 use std::borrow::Cow;

@@ -136,6 +136,18 @@ fn drafts() {
     assert_eq!((end.n_drafted, drafted.n_generated), (0, 200));
     assert!(drafted.n_draft_accepted > 0 && drafted.n_draft_accepted <= drafted.n_drafted, "{drafted:?}");
     assert_eq!((stats.n_drafted, stats.n_draft_accepted), (drafted.n_drafted, drafted.n_draft_accepted));
+
+    let mut session = after(&text);
+    let options = GenerateOptions::new().max_tokens(200).ignore_eos(true).max_draft(8);
+    let mut pieces = session.pieces(None, &options).unwrap();
+    while let Some(piece) = pieces.next() {
+        let piece = piece.unwrap();
+        let given = piece.position + u64::from(piece.token.is_some());
+        assert_eq!(pieces.session().n_tokens().unwrap(), given); // guesses are not in the timeline
+    }
+    let pulled = pieces.generated();
+    assert_eq!(session.tokens().unwrap(), tokens);
+    assert_eq!((pulled.n_drafted, pulled.n_draft_accepted), (drafted.n_drafted, drafted.n_draft_accepted));
     let too_many = after(&text).pieces(None, &GenerateOptions::new().max_draft(65)).unwrap_err();
     assert_eq!(too_many.kind(), ErrorKind::Invalid);
 }
