@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Any, Callable, Dict, Iterator, Optional
 
 from . import _ffi
+from ._borrow import called_back
 from ._cancel import Cancel
 
 Progress = Callable[[int, int], object]
@@ -55,7 +56,7 @@ class Calls:
         if self.raised:
             return 1
         try:
-            function(*arguments)
+            called_back(function, *arguments)
             return 0
         except BaseException as raised:
             self._raised[threading.get_ident()] = raised
@@ -117,10 +118,10 @@ class Calls:
     @contextlib.contextmanager
     def on_main(self, can_stop: bool = True) -> Iterator[Any]:
         """As running, around a long call: with signals, where this is the main thread. can_stop: the call is given the
-        flag."""
+        flag, which is always there, for the end of the interpreter stops calls by it."""
         if threading.current_thread() is not threading.main_thread():
-            with self.running() as flag:
-                yield flag
+            with self.running(), contextlib.ExitStack() as stack:
+                yield stack.enter_context(self.cancel._borrow) if can_stop else None
             return
         with self.running(), self.cancel._borrow as flag, _handlers_inside(self) as handlers:
             if can_stop and handlers.get(signal.SIGINT) is signal.default_int_handler:

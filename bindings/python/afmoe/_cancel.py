@@ -11,7 +11,7 @@ class Cancel(Handle):
     finish_reason "cancelled". It stays up until clear()."""
 
     def __init__(self) -> None:
-        self._own(create(_ffi.afmoe_cancel, lib.afmoe_cancel_create), lib.afmoe_cancel_free)
+        self._own(create(_ffi.afmoe_cancel, lib.afmoe_cancel_create), lib.afmoe_cancel_free, lib.afmoe_cancel_set)
 
     def set(self) -> None:
         """Stop the calls it was given to, now and later."""

@@ -5,15 +5,15 @@ import array
 import ctypes
 import enum
 import os
-import threading
 import weakref
 from types import TracebackType
 from typing import Any, Callable, Dict, Iterable, Optional, Tuple, Type, TypeVar, Union
 
 from . import _ffi
+from ._borrow import Borrow
 from ._library import lib
 from ._struct import Struct
-from .errors import InvalidError, StateError, error_of
+from .errors import InvalidError, error_of
 
 S = TypeVar('S', bound=Struct)
 H = TypeVar('H', bound='Handle')
@@ -125,54 +125,16 @@ def path_in(path: Path) -> bytes:
     return name
 
 
-class Borrow:
-    """The C object of a handle. `with borrow as pointer` keeps it while a call runs: closed meanwhile, by this thread
-    or another, it is freed when the last call ends."""
-
-    __slots__ = ('kind', 'pointer', 'free', 'lock', 'n_calls', 'closed')
-
-    def __init__(self, kind: str, pointer: Any, free: Callable[[Any], None]) -> None:
-        self.kind = kind
-        self.pointer = pointer
-        self.free = free
-        self.lock = threading.RLock()  # a signal handler may come in between
-        self.n_calls = 0
-        self.closed = False
-
-    def __enter__(self) -> Any:
-        with self.lock:
-            self.n_calls += 1
-            if not self.closed:
-                return self.pointer
-            self.n_calls -= 1
-        raise StateError(_ffi.AFMOE_STATE, f'this {self.kind} is closed')
-
-    def __exit__(self, *_: object) -> None:
-        with self.lock:
-            self.n_calls -= 1
-            last = self.closed and self.n_calls == 0
-        if last:
-            self.free(self.pointer)
-
-    def close(self) -> None:
-        with self.lock:
-            if self.closed:
-                return
-            self.closed = True
-            idle = self.n_calls == 0
-        if idle:
-            self.free(self.pointer)
-
-
 class Handle:
     """An object of the library. It is freed by close(), at the end of a `with`, when nothing refers to it any more, or
     when the interpreter ends; in any order with others. After close() every use raises StateError; closing again does
-    nothing."""
+    nothing. Threads that are left when the interpreter ends get SystemExit instead: it ends them without a word."""
 
     _borrow: Borrow
 
-    def _own(self, pointer: Any, free: Callable[[Any], None]) -> None:
-        self._borrow = Borrow(type(self).__name__, pointer, free)
+    def _own(self, pointer: Any, free: Callable[[Any], None],
+             raise_flag: Optional[Callable[[Any], None]] = None) -> None:
+        self._borrow = Borrow(type(self).__name__, pointer, free, raise_flag)
         self._finalizer = weakref.finalize(self, self._borrow.close)
 
     @property

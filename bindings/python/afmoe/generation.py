@@ -20,7 +20,7 @@ from ._cancel import Cancel
 from ._ffi import Finish
 from ._library import lib
 from ._native import Handle, call, create, make, new_error, raise_for, tokens_in
-from .errors import InvalidError, StateError
+from .errors import InvalidError
 from .sampler import Sampler, recommended_options
 
 T = TypeVar('T')
@@ -301,7 +301,7 @@ def stream(session: Session, prompt: Optional[Prompt], config: GenerationConfig,
         piece, n, rest, began = pull.piece, 0, '', now()
         while True:
             if session.closed:
-                raise StateError(_ffi.AFMOE_STATE, 'the Session of this stream is closed')
+                session._borrow.refuse()
             try:
                 has_piece = pull.step()
             finally:

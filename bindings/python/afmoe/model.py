@@ -55,7 +55,8 @@ class Model(Handle):
     def __init__(self, pointer: Any) -> None:
         self._own(pointer, lib.afmoe_model_free)
         info = _ffi.afmoe_model_info(ctypes.sizeof(_ffi.afmoe_model_info))
-        call(lib.afmoe_model_get_info, pointer, info)
+        with self._borrow as model:
+            call(lib.afmoe_model_get_info, model, info)
         self._info = info
 
     @classmethod
@@ -159,10 +160,12 @@ class Model(Handle):
             info = _ffi.afmoe_tensor_info(ctypes.sizeof(_ffi.afmoe_tensor_info))
             with self._borrow as model:
                 call(lib.afmoe_model_get_tensor, model, index, info)
-                yield Tensor(ctypes.string_at(info.name).decode('utf-8', 'replace'), tuple(info.shape[:info.n_dims]),
-                             ctypes.string_at(info.format).decode(), os.fsdecode(ctypes.string_at(info.file)),
-                             info.file_offset, info.n_bytes, info.n_elements, bool(info.is_supported),
-                             None if info.is_used < 0 else bool(info.is_used))
+                tensor = Tensor(
+                    ctypes.string_at(info.name).decode('utf-8', 'replace'), tuple(info.shape[:info.n_dims]),
+                    ctypes.string_at(info.format).decode(), os.fsdecode(ctypes.string_at(info.file)),
+                    info.file_offset, info.n_bytes, info.n_elements, bool(info.is_supported),
+                    None if info.is_used < 0 else bool(info.is_used))
+            yield tensor
 
     def context(self, **options: Any) -> Context:
         """A context on this model: see Context for the options."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .session import Prompt, Session
 
 from . import _ffi, generation
+from ._borrow import called_back
 from ._callbacks import Calls
 from ._cancel import Cancel
 from ._library import lib
@@ -29,11 +30,11 @@ _pending: Dict[int, Request] = {}
 
 
 def _take_piece(number: int, given: Any) -> int:
-    return _pending[number]._take(given)
+    return called_back(_pending[number]._take, given)
 
 
 def _take_end(number: int, status: int, result: Any, error: Any) -> None:
-    _pending[number]._end(number, status, result.contents, error)
+    called_back(_pending[number]._end, number, status, result.contents, error)
 
 
 _on_piece = _ffi.afmoe_piece_fn(_take_piece)
@@ -62,10 +63,10 @@ class Request:
         sampler = self._kept.enter_context(generation.sampler_for(self.session, config))
         number = self._number
         self._options, self._strings = generation.options_of(
-            config, self._kept.enter_context(self._cancel._borrow), _on_piece, number)
+            config, self._kept.enter_context(self._cancel._borrow.kept()), _on_piece, number)
         request = make(
-            _ffi.afmoe_request, priority=priority, session=self._kept.enter_context(self.session._borrow),
-            sampler=self._kept.enter_context(sampler._borrow), tokens=self._tokens, n_tokens=n,
+            _ffi.afmoe_request, priority=priority, session=self._kept.enter_context(self.session._borrow.kept()),
+            sampler=self._kept.enter_context(sampler._borrow.kept()), tokens=self._tokens, n_tokens=n,
             options=ctypes.pointer(self._options), on_done=_on_done, on_done_data=number)
         error = new_error()
         _pending[number] = self  # another thread may end it before submit returns
