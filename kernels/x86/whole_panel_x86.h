@@ -269,6 +269,13 @@ FORCE_INLINE void multiply_tile(enum tensor_format f, enum family family, const 
         for (int h = 0; h < 2; h++) floats_store(acc[t] + LANES * h, sum[t][h]);
 }
 
+/* What a step reads of one token. */
+FORCE_INLINE void prefetch_activations(enum family family, const struct activations *x, uint64_t k)
+{
+    if (family == BYTES_256 || family == BYTES_32) prefetch_bytes(x->q, k, STEP);
+    else prefetch_bytes(words_of(x), 2 * k, 2 * STEP);
+}
+
 /* One step for n_tokens tokens, TOKENS at a time; a rest is made even, which is why one token, whatever it is, and one
  * row of acc follow the last. n_next bytes from `next` on are asked for, a part with each group of tokens. */
 FORCE_INLINE void multiply_tokens(enum tensor_format f, enum family family, float acc[][ROWS], const union tile *tile,
@@ -278,6 +285,8 @@ FORCE_INLINE void multiply_tokens(enum tensor_format f, enum family family, floa
     uint64_t n_groups = (n_tokens + TOKENS - 1) / TOKENS, part = (n_next / 64 / n_groups + 1) * 64, asked = 0;
     for (uint64_t t = 0; t < n_tokens; t += TOKENS) {
         uint64_t left = n_tokens - t;
+        /* The activations of a chunk do not fit the caches near the core. */
+        for (uint64_t i = t + TOKENS; i < t + 2 * TOKENS && i < n_tokens; i++) prefetch_activations(family, &x[i], k);
         if (asked < n_next) prefetch_bytes(next, asked, n_next - asked < part ? n_next - asked : part);
         asked += part;
         if (left <= 2) multiply_tile(f, family, 2, acc + t, tile, x + t, k, n_units);
@@ -351,7 +360,10 @@ FORCE_INLINE void multiply_rows(enum tensor_format f, enum family family, decode
         decode_tile(f, family, decode, elements, bytes, &scratch->tile, blocks, n_units);
         multiply(scratch->acc, &scratch->tile, x, n_tokens, k, n_units, (const void *)(next + half), n_next - half);
     }
-    for (uint64_t t = 0; t < n_tokens; t++) memcpy(out + t * out_stride, scratch->acc[t], n * sizeof *out);
+    if (n == ROWS) /* a size that the compiler knows: four times as fast */
+        for (uint64_t t = 0; t < n_tokens; t++) memcpy(out + t * out_stride, scratch->acc[t], sizeof scratch->acc[t]);
+    else
+        for (uint64_t t = 0; t < n_tokens; t++) memcpy(out + t * out_stride, scratch->acc[t], n * sizeof *out);
 }
 
 FORCE_INLINE void panel(enum tensor_format f, enum activation_kind kind, decode_fn decode, multiply_tokens_fn multiply,
