@@ -1,27 +1,15 @@
 /* Activations to whole numbers, plain C; formula and layout: activations.h. */
 #include "ref.h"
 
-#include <math.h>
-#include <stdbool.h>
+#include "quantize.h"
 
-/* Largest |x|; NaN where there is one (a comparison with it is false). */
-static float largest(const float *x, uint64_t n)
-{
-    float max = 0;
-    for (uint64_t k = 0; k < n; k++) {
-        float size = fabsf(x[k]);
-        if (!(size <= max)) max = size;
-        if (isnan(max)) return max;
-    }
-    return max;
-}
+#include <stdbool.h>
 
 static float quantize_group(int8_t *q, const float *x, uint64_t n)
 {
     float max = largest(x, n);
     bool usable = max >= ACTIVATION_MIN && max < INFINITY;
-    float factor = usable ? 127.0f / max : 0;
-    for (uint64_t k = 0; k < n; k++) q[k] = usable ? (int8_t)rintf(x[k] * factor) : 0;
+    quantize(q, x, n, usable ? 127.0f / max : 0);
     return usable ? max / 127.0f : max < ACTIVATION_MIN ? 0 : NAN;
 }
 
