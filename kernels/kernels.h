@@ -108,8 +108,8 @@ struct kernels {
      * NaN max or sum. n >= 1. */
     void (*log_sum_exp)(const float *x, uint64_t n, float *out_max, double *out_sum);
 
-    /* Store the key or value of one position of a page, head_dim floats, as cells (round to nearest even). Other
-     * positions' bytes are not touched, so that threads may store different positions of a page. */
+    /* Store the key or value of one position of a page, head_dim floats, as cells (round to nearest even; Q8_0:
+     * q8_cells.h). Other positions' bytes are not touched, so that threads may store different positions of a page. */
     void (*store_key[N_CELL_FORMATS])(void *keys, const float *x, uint64_t head_dim, uint32_t position);
     void (*store_value[N_CELL_FORMATS])(void *values, const float *x, uint64_t head_dim, uint32_t position);
 
@@ -119,6 +119,8 @@ struct kernels {
      *   m' = max(m, max_j s_j); w_j = exp(s_j - m'), 0 where j is not seen; factor = exp(m - m')
      *   sum = sum * factor + (sum of w)    sixteen lanes, j % 16, j rising; then l0+l8 .. l7+l15 as the eight above
      *   acc = acc * factor, then a chain of multiply-adds w_j v_j, j rising over what is seen
+     * Of Q8_0 a cell is c d, and q . k_j a chain of multiply-adds p d over the groups of dims, rising, from 0, where p
+     * is that of the group's q_i c_i, from 0; w_j v_j is (w_j d) c, with w_j d rounded.
      * A query's bits depend on itself and on what it sees: not on the other queries, nor on bytes of the page that it
      * does not see, whatever they hold. The levels above the reference agree in all bits. */
     void (*attention_page[N_CELL_FORMATS])(struct attention_query *queries, uint64_t n, float *acc, const float *q,

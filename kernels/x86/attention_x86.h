@@ -33,6 +33,7 @@ FORCE_INLINE wide load_part(enum cell_format format, const uint8_t *tile, uint64
         return odd ? wide_load_odd_bf16(pairs) : wide_load_even_bf16(pairs);
     }
     const uint8_t *cells = tile + cell_in_tile(format, row, WIDE * (uint64_t)part) * cell_bytes(format);
+    if (format == CELLS_Q8_0) return wide_load_int8(cells);
     return format == CELLS_F16 ? wide_load_f16(cells) : wide_load((const float *)(const void *)cells);
 }
 
@@ -51,23 +52,26 @@ FORCE_INLINE void add_row(const int T, const int M, enum cell_format format, sum
     }
 }
 
-FORCE_INLINE void prefetch_rows(const int M, enum cell_format format, const struct tiles *tiles, uint64_t row)
+/* What is ahead of p, which is in the first tile, and of the same place in the others. */
+FORCE_INLINE void prefetch_from(const int M, const struct tiles *tiles, const uint8_t *p)
 {
-    for (int m = 0; m < M; m++) {
-        const uint8_t *p = tiles->first + (uint64_t)m * tiles->bytes;
-        p += cell_in_tile(format, row, 0) * cell_bytes(format);
+    for (int m = 0; m < M; m++, p += tiles->bytes)
         _mm_prefetch((const char *)((uintptr_t)p + (uintptr_t)tiles->ahead), _MM_HINT_T0);
-    }
 }
 
-/* add_row of the rows begin <= row < end, two at a time: at least one cache line of each tile. */
+FORCE_INLINE void prefetch_rows(const int M, enum cell_format format, const struct tiles *tiles, uint64_t row)
+{
+    prefetch_from(M, tiles, tiles->first + cell_in_tile(format, row, 0) * cell_bytes(format));
+}
+
+/* add_row of the rows begin <= row < end, two at a time: of Q8_0 half a cache line of each tile, else one at least. */
 FORCE_INLINE void add_rows(const int T, const int M, enum cell_format format, sums sum, const float *a,
                            uint64_t a_stride, const struct tiles *tiles, uint64_t begin, uint64_t end)
 {
     uint64_t first = (begin + 1) / 2, last = end / 2; /* pairs */
     if (begin < end && begin % 2) add_row(T, M, format, sum, a, a_stride, tiles, begin, true, NULL);
     for (uint64_t pair = first; pair < last; pair++) {
-        prefetch_rows(M, format, tiles, 2 * pair);
+        if (format != CELLS_Q8_0 || pair % 2 == 0) prefetch_rows(M, format, tiles, 2 * pair);
         if (format == CELLS_F32) prefetch_rows(M, format, tiles, 2 * pair + 1);
         add_row(T, M, format, sum, a, a_stride, tiles, 2 * pair, false, NULL);
         wide_forget_memory(); /* both rows of a pair come from one load; there is no register to keep it */
@@ -109,7 +113,7 @@ FORCE_INLINE void score(const int T, const int M, enum cell_format format, float
                         const float *q, const struct attention_page *page, uint64_t m)
 {
     sums sum;
-    uint64_t bytes = page_tile_bytes(format, page_dims(page->head_dim));
+    uint64_t bytes = key_tile_bytes(format, page->head_dim);
     const uint8_t *keys = page->keys, *values = page->values;
     struct tiles tiles = {keys + m * bytes, bytes, values - keys};
     for (int t = 0; t < T; t++)
@@ -119,6 +123,36 @@ FORCE_INLINE void score(const int T, const int M, enum cell_format format, float
     for (int t = 0; t < T; t++)
         for (int i = 0; i < M * PARTS; i++)
             wide_store(&weight[t][m * PAGE_LANES + (uint64_t)(i * WIDE)], wide_mul(scale, sum[t][i]));
+}
+
+/* The same where dims share a scale: the sum of a group takes that of each lane. */
+FORCE_INLINE void score_groups(const int T, const int M, enum cell_format format, float weight[GROUP][PAGE_POSITIONS],
+                               const float *q, const struct attention_page *page, uint64_t m)
+{
+    uint64_t bytes = key_tile_bytes(format, page->head_dim), n_groups = cell_groups(page->head_dim);
+    const uint8_t *keys = page->keys, *values = page->values;
+    struct tiles tiles = {keys + m * bytes, bytes, values - keys};
+    wide scale = wide_all(page->scale);
+    sums all; /* in memory: the registers are taken by the sums of a group */
+    for (int t = 0; t < T; t++)
+        for (int i = 0; i < M * PARTS; i++) all[t][i] = wide_zero();
+    for (uint64_t g = 0; g < n_groups; g++, q += CELL_GROUP) {
+        sums sum;
+        uint64_t left = page->head_dim - g * CELL_GROUP, n = left < CELL_GROUP ? left : CELL_GROUP;
+        for (int t = 0; t < T; t++)
+            for (int i = 0; i < M * PARTS; i++) sum[t][i] = wide_zero();
+        add_rows(T, M, format, sum, q, page->head_dim, &tiles, 0, n);
+        const uint8_t *scales = keys + key_scale_offset(format, page->head_dim, m * PAGE_LANES, g);
+        prefetch_from(M, &tiles, scales);
+        for (int i = 0; i < M * PARTS; i++) {
+            wide d = wide_load_f16(scales + (uint64_t)(i / PARTS) * bytes + (uint64_t)(i % PARTS * WIDE) * 2);
+            for (int t = 0; t < T; t++) all[t][i] = wide_fma(sum[t][i], d, all[t][i]);
+        }
+        tiles.first += cell_group_bytes(format, PAGE_LANES, CELL_GROUP);
+    }
+    for (int t = 0; t < T; t++)
+        for (int i = 0; i < M * PARTS; i++)
+            wide_store(&weight[t][m * PAGE_LANES + (uint64_t)(i * WIDE)], wide_mul(scale, all[t][i]));
 }
 
 /* Turns the scores of one query into weights; returns what acc is to be scaled by. */
@@ -148,15 +182,30 @@ FORCE_INLINE float weigh(float weight[PAGE_POSITIONS], struct attention_query *q
     return factor;
 }
 
+/* out[t][j] = weight[t][j] times the scale of position j, for the dims of a group. */
+FORCE_INLINE void scale_weights(const int T, enum cell_format format, float out[GROUP][PAGE_POSITIONS],
+                                float weight[GROUP][PAGE_POSITIONS], const struct attention_page *page, uint64_t group)
+{
+    const uint8_t *values = page->values, *next = page->next, *scales = values + value_scale_offset(format, 0, group);
+    const struct tiles halves = {scales, PAGE_POSITIONS / 2 * cell_scale_bytes(format),
+                                 (ptrdiff_t)((uintptr_t)next - (uintptr_t)values)};
+    prefetch_from(2, &halves, scales);
+    for (uint64_t j = 0; j < PAGE_POSITIONS; j += WIDE) {
+        wide d = wide_load_f16(scales + j * cell_scale_bytes(format));
+        for (int t = 0; t < T; t++) wide_store(&out[t][j], wide_mul(wide_load(&weight[t][j]), d));
+    }
+}
+
 /* acc[t] = acc[t] * factor[t] + sum_j weight[t][j] v_j for the dims of M tiles from tile m on */
 FORCE_INLINE void gather(const int T, const int M, enum cell_format format, float *acc, const float factor[GROUP],
                          float weight[GROUP][PAGE_POSITIONS], const struct attention_query *queries,
                          const struct group_range *r, const struct attention_page *page, uint64_t m)
 {
     sums sum;
-    uint64_t bytes = page_tile_bytes(format, PAGE_POSITIONS), dims = page_dims(page->head_dim);
+    uint64_t dims = page_dims(page->head_dim);
     const uint8_t *values = page->values, *next = page->next;
-    struct tiles tiles = {values + m * bytes, bytes, (ptrdiff_t)((uintptr_t)next - (uintptr_t)values)};
+    struct tiles tiles = {values + value_offset(format, 0, m * PAGE_LANES), value_tile_bytes(format),
+                          (ptrdiff_t)((uintptr_t)next - (uintptr_t)values)};
     acc += m * PAGE_LANES;
     for (int t = 0; t < T; t++)
         for (int i = 0; i < M * PARTS; i++)
@@ -173,17 +222,24 @@ FORCE_INLINE void gather(const int T, const int M, enum cell_format format, floa
 FORCE_INLINE void attend_group(const int T, enum cell_format format, struct attention_query *queries, float *acc,
                                const float *q, const struct attention_page *page)
 {
-    float weight[GROUP][PAGE_POSITIONS], factor[GROUP];
+    float weight[GROUP][PAGE_POSITIONS], scaled[GROUP][PAGE_POSITIONS], factor[GROUP];
+    const bool has_scales = cell_scale_bytes(format) != 0;
     struct group_range r = range_of_group(queries, (uint64_t)T);
     if (r.begin >= r.end) return;
     uint64_t m = r.begin / PAGE_LANES / TILES * TILES, end = (r.end + PAGE_LANES - 1) / PAGE_LANES;
-    for (; m < end; m += TILES) score(T, TILES, format, weight, q, page, m);
+    for (; m < end; m += TILES)
+        if (has_scales) score_groups(T, TILES, format, weight, q, page, m);
+        else score(T, TILES, format, weight, q, page, m);
     for (int t = 0; t < T; t++) factor[t] = queries[t].begin < queries[t].end ? weigh(weight[t], &queries[t]) : 1.0f;
     uint64_t n_tiles = page_dims(page->head_dim) / PAGE_LANES;
-    for (m = 0; m + TILES <= n_tiles; m += TILES)
-        gather(T, TILES, format, acc, factor, weight, queries, &r, page, m);
-    if (TILES > 1)
-        for (; m < n_tiles; m++) gather(T, 1, format, acc, factor, weight, queries, &r, page, m);
+    for (m = 0; m < n_tiles; m += TILES) {
+        if (has_scales && m * PAGE_LANES % CELL_GROUP == 0)
+            scale_weights(T, format, scaled, weight, page, m * PAGE_LANES / CELL_GROUP);
+        if (TILES == 1 || m + TILES <= n_tiles)
+            gather(T, TILES, format, acc, factor, has_scales ? scaled : weight, queries, &r, page, m);
+        else /* of two the last */
+            gather(T, 1, format, acc, factor, has_scales ? scaled : weight, queries, &r, page, m);
+    }
 }
 
 /* Groups as even as can be. */
@@ -225,6 +281,12 @@ static void attention_bf16(struct attention_query *queries, uint64_t n, float *a
     attend(CELLS_BF16, queries, n, acc, q, page);
 }
 
+static void attention_q8_0(struct attention_query *queries, uint64_t n, float *acc, const float *q,
+                           const struct attention_page *page)
+{
+    attend(CELLS_Q8_0, queries, n, acc, q, page);
+}
+
 static void attention_merge(struct attention_query *queries, float *acc, const struct attention_query *part,
                             const float *part_acc, uint64_t n, uint64_t head_dim)
 {
@@ -251,6 +313,7 @@ static void set_attention(struct kernels *k)
     k->attention_page[CELLS_F32] = attention_f32;
     k->attention_page[CELLS_F16] = attention_f16;
     k->attention_page[CELLS_BF16] = attention_bf16;
+    k->attention_page[CELLS_Q8_0] = attention_q8_0;
     k->attention_merge = attention_merge;
 }
 

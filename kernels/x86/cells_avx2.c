@@ -1,9 +1,10 @@
-/* One row of floats stored as 16-bit key/value cells: rounded eight at a time to the bits of half.h, then put where
- * page.h wants them. Float cells stay with the reference, which only moves them. */
+/* One row of floats stored as key/value cells of 16 bits, rounded eight at a time to the bits of half.h, or of 8
+ * (q8_cells.h), then put where page.h wants them. Float cells stay with the reference, which only moves them. */
 #include "avx2.h"
 
 #include "half.h"
-#include "vector_avx2.h"
+#include "q8_cells.h"
+#include "quantize_avx2.h"
 
 enum { PIECE = 128 }; /* cells rounded before they are put in place; a multiple of PAGE_LANES */
 
@@ -66,10 +67,50 @@ FORCE_INLINE void store_value(uint8_t *values, const float *x, uint64_t head_dim
 DEFINE_STORE(f16, CELLS_F16)
 DEFINE_STORE(bf16, CELLS_BF16)
 
+/* The cells of a group, zeros after the first n; returns the scale. */
+FORCE_INLINE uint16_t narrow_group(int8_t c[CELL_GROUP], const float *x, uint64_t n)
+{
+    float padded[CELL_GROUP] = {0};
+    if (n < CELL_GROUP) x = memcpy(padded, x, n * sizeof *x);
+    uint16_t scale = q8_scale(float_from_bits(largest_bits(x, CELL_GROUP)));
+    float factor = q8_factor(scale);
+    __m256i whole = factor > 0 ? quantize32(x, _mm256_set1_ps(factor)) : _mm256_setzero_si256();
+    _mm256_storeu_si256((__m256i *)(void *)c, whole);
+    return scale;
+}
+
+static void store_key_q8_0(void *keys, const float *x, uint64_t head_dim, uint32_t position)
+{
+    uint8_t *p = (uint8_t *)keys + key_offset(CELLS_Q8_0, head_dim, position, 0);
+    uint8_t *scales = keys;
+    for (uint64_t g = 0; g < cell_groups(head_dim); g++, p += cell_group_bytes(CELLS_Q8_0, PAGE_LANES, CELL_GROUP)) {
+        uint64_t left = head_dim - g * CELL_GROUP, n = left < CELL_GROUP ? left : CELL_GROUP;
+        int8_t c[CELL_GROUP];
+        uint16_t scale = narrow_group(c, x + g * CELL_GROUP, n);
+        for (uint64_t i = 0; i < n; i++) memcpy(p + cell_in_tile(CELLS_Q8_0, i, 0), &c[i], 1);
+        memcpy(scales + key_scale_offset(CELLS_Q8_0, head_dim, position, g), &scale, sizeof scale);
+    }
+}
+
+static void store_value_q8_0(void *values, const float *x, uint64_t head_dim, uint32_t position)
+{
+    uint8_t *p = values;
+    for (uint64_t g = 0; g < cell_groups(head_dim); g++) {
+        uint64_t first = g * CELL_GROUP, left = head_dim - first, n = left < CELL_GROUP ? left : CELL_GROUP;
+        int8_t c[CELL_GROUP];
+        uint16_t scale = narrow_group(c, x + first, n);
+        memcpy(p + value_scale_offset(CELLS_Q8_0, position, g), &scale, sizeof scale);
+        for (uint64_t i = 0; i < n; i += PAGE_LANES)
+            memcpy(p + value_offset(CELLS_Q8_0, position, first + i), c + i, n - i < PAGE_LANES ? n - i : PAGE_LANES);
+    }
+}
+
 void afmoe__cells_avx2(struct kernels *k)
 {
     k->store_key[CELLS_F16] = store_key_f16;
     k->store_key[CELLS_BF16] = store_key_bf16;
+    k->store_key[CELLS_Q8_0] = store_key_q8_0;
     k->store_value[CELLS_F16] = store_value_f16;
     k->store_value[CELLS_BF16] = store_value_bf16;
+    k->store_value[CELLS_Q8_0] = store_value_q8_0;
 }

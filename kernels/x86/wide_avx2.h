@@ -154,4 +154,10 @@ FORCE_INLINE wide wide_load_odd_bf16(const uint8_t *p)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_srli_epi32(pairs, 16), 16));
 }
 
+/* WIDE whole numbers of 8 bits as floats */
+FORCE_INLINE wide wide_load_int8(const uint8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
+}
+
 #endif

@@ -144,4 +144,9 @@ FORCE_INLINE wide wide_load_odd_bf16(const uint8_t *p)
     return _mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(p), high));
 }
 
+FORCE_INLINE wide wide_load_int8(const uint8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
+}
+
 #endif

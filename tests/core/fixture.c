@@ -55,7 +55,7 @@ static int within(const struct fixture_result *r, const struct tolerances *toler
 static int usage(void)
 {
     fprintf(stderr, "usage: fixture [--tol X] [--layer-tol X] [--cpu LEVEL] [--threads N] [--chunk N] "
-                    "[--cells f32|f16|bf16] DIR_OR_GGUF...\n");
+                    "[--cells f32|f16|bf16|q8_0] DIR_OR_GGUF...\n");
     return 2;
 }
 
@@ -68,7 +68,7 @@ static int parse_level(const char *text)
 
 static int parse_cells(const char *text)
 {
-    static const char *const names[N_CELL_FORMATS] = {"f32", "f16", "bf16"};
+    static const char *const names[N_CELL_FORMATS] = {"f32", "f16", "bf16", "q8_0"};
     for (int i = 0; i < N_CELL_FORMATS; i++)
         if (strcmp(text, names[i]) == 0) return i;
     return -1;

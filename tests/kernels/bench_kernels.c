@@ -145,7 +145,7 @@ static void run_attention_tile(struct bench *b, uint64_t cells, uint64_t n_queri
 
 static void bench_attention(struct bench *b)
 {
-    static const char *cell_names[] = {"f32", "f16", "bf16"};
+    static const char *cell_names[] = {"f32", "f16", "bf16", "q8_0"};
     static const uint64_t counts[] = {4, 32, 48, 128, MAX_QUERIES};
     for (uint64_t c = 0; c < N_CELL_FORMATS; c++) {
         uint64_t page = 2 * head_page_bytes((enum cell_format)c, HEAD_DIM), n_pages = STREAM_BYTES / 4 / page;
