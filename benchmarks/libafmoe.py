@@ -4,7 +4,7 @@ import ctypes
 import os
 
 PRECISIONS = {"exact": 1, "fast": 2}
-CELLS = {"f32": 1, "f16": 2, "bf16": 3}
+CELLS = {"f32": 1, "f16": 2, "bf16": 3, "q8_0": 4}
 UNSUPPORTED = -9
 c_i32, c_u32, c_u64, c_p = ctypes.c_int32, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
 

@@ -168,7 +168,7 @@ def parse(arguments=None):
     parser.add_argument("--ubatch", type=lambda text: [whole(n) for n in text.split(",")], default=[512, 2048],
                         metavar="LIST", help="of llama.cpp: tokens computed together; default 512,2048")
     parser.add_argument("--precision", help="exact or fast; default: the command's")
-    parser.add_argument("--cells", choices=["f32", "f16", "bf16"], help="what afmoe keeps keys and values as")
+    parser.add_argument("--cells", choices=["f32", "f16", "bf16", "q8_0"], help="what afmoe keeps keys and values as")
     parser.add_argument("--library", help="libafmoe.so for open and mem; default: the one beside AFMOE")
     parser.add_argument("-o", "--output", choices=["md", "csv", "json"], default="md", help="what is printed")
     parser.add_argument("--save", metavar="FILE", help="all samples as JSON, rewritten after every test")

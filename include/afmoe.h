@@ -418,7 +418,8 @@ enum {
     AFMOE_CELLS_AUTO = 0, /* F32 with EXACT, BF16 with FAST */
     AFMOE_CELLS_F32 = 1, /* keys and values as float32 */
     AFMOE_CELLS_F16 = 2, /* half the memory; see docs/model.md for the divergence measured */
-    AFMOE_CELLS_BF16 = 3
+    AFMOE_CELLS_BF16 = 3,
+    AFMOE_CELLS_Q8_0 = 4 /* a good quarter of the memory: whole numbers of 8 bits, 32 of a head share a scale */
 };
 
 /** One piece of parallel work: what an afmoe_parallel_fn calls. */

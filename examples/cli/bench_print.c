@@ -9,7 +9,7 @@
 
 static const char *const precision_names[] = {[AFMOE_PRECISION_EXACT] = "exact", [AFMOE_PRECISION_FAST] = "fast"};
 static const char *const cells_names[] = {[AFMOE_CELLS_F32] = "f32", [AFMOE_CELLS_F16] = "f16",
-                                          [AFMOE_CELLS_BF16] = "bf16"};
+                                          [AFMOE_CELLS_BF16] = "bf16", [AFMOE_CELLS_Q8_0] = "q8_0"};
 
 static double tokens_per_second(const struct bench_row *row, uint64_t ns)
 {

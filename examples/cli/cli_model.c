@@ -82,14 +82,14 @@ int open_model(afmoe_model **out, const struct settings *settings, bool tokenize
 
 static bool cells_of(const char *word, int32_t *out)
 {
-    static const char *const words[] = {"f32", "f16", "bf16"};
-    static const int32_t values[] = {AFMOE_CELLS_F32, AFMOE_CELLS_F16, AFMOE_CELLS_BF16};
-    for (int i = 0; i < 3; i++)
+    static const char *const words[] = {"f32", "f16", "bf16", "q8_0"};
+    static const int32_t values[] = {AFMOE_CELLS_F32, AFMOE_CELLS_F16, AFMOE_CELLS_BF16, AFMOE_CELLS_Q8_0};
+    for (int i = 0; i < 4; i++)
         if (strcmp(word, words[i]) == 0) {
             *out = values[i];
             return true;
         }
-    complain("--cells takes f32, f16 or bf16, not '%s'", word);
+    complain("--cells takes f32, f16, bf16 or q8_0, not '%s'", word);
     return false;
 }
 

@@ -83,7 +83,7 @@ static const struct row rows[] = {
     {SYNTH, 0, "shard-mb", COUNT, AT(shard_mb), "N", "most MB of a safetensors file, 1..1000000; default 5000"},
     {COMPUTE, 't', "threads", COUNT, AT(threads), "N", "1..256; default: one for each usable core", "n_threads"},
     {COMPUTE | BENCH, 0, "precision", WORD, AT(precision), "NAME", "fast (default) or exact"},
-    {COMPUTE | BENCH, 0, "cells", WORD, AT(cells), "TYPE", "keys and values as f32, f16 or bf16; default: by precision"},
+    {COMPUTE | BENCH, 0, "cells", WORD, AT(cells), "TYPE", "keys and values as f32, f16, bf16 or q8_0; default: by precision"},
     {COMPUTE | BENCH, 0, "cpu", WORD, AT(cpu), "LEVEL",
      "highest CPU level used, e.g. c, avx2; default: what there is", "cpu_level"},
     {TOKENIZE, 0, "jsonl", FLAG, AT(jsonl), NULL, "lines {\"text\": ..} in, {\"ids\": [..], \"decoded\": ..} out"},

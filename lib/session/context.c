@@ -41,13 +41,14 @@ static afmoe_status check_level(int32_t *out, const afmoe_context_options *optio
 static afmoe_status check_precision(struct context *context, const afmoe_context_options *options, afmoe_error *error)
 {
     static const enum cell_format formats[] = {
-        [AFMOE_CELLS_F32] = CELLS_F32, [AFMOE_CELLS_F16] = CELLS_F16, [AFMOE_CELLS_BF16] = CELLS_BF16};
+        [AFMOE_CELLS_F32] = CELLS_F32, [AFMOE_CELLS_F16] = CELLS_F16, [AFMOE_CELLS_BF16] = CELLS_BF16,
+        [AFMOE_CELLS_Q8_0] = CELLS_Q8_0};
     if (options->precision != AFMOE_PRECISION_EXACT && options->precision != AFMOE_PRECISION_FAST)
         return afmoe__fail(error, AFMOE_INVALID, "precision is %d, allowed are %d..%d", options->precision,
                            AFMOE_PRECISION_EXACT, AFMOE_PRECISION_FAST);
-    if (options->cells < AFMOE_CELLS_AUTO || options->cells > AFMOE_CELLS_BF16)
+    if (options->cells < AFMOE_CELLS_AUTO || options->cells > AFMOE_CELLS_Q8_0)
         return afmoe__fail(error, AFMOE_INVALID, "cells is %d, allowed are %d..%d", options->cells, AFMOE_CELLS_AUTO,
-                           AFMOE_CELLS_BF16);
+                           AFMOE_CELLS_Q8_0);
     context->precision = options->precision;
     context->cells = options->cells;
     if (options->cells == AFMOE_CELLS_AUTO)

@@ -30,7 +30,8 @@
  *   cells         for each layer, for each page from 0 (full layers) or the first (sliding layers) to the one with
  *                 position n - 1, but those that were dropped: the keys of head 0, its values, those of head 1, ...;
  *                 the keys (values) of a page and head are cells[64][head dimension], in the last page only as many
- *                 positions as the timeline has. In this order whatever the one in memory is (kernels/page.h)
+ *                 positions as the timeline has; of Q8_0 each 32 cells (of a position the last ones fewer) follow their
+ *                 scale, an f16. In this order whatever the one in memory is (kernels/page.h)
  *
  * Snapshots behind the sliding pages (page_plan.h) are left out. A later version reads this one. */
 #include "state.h"
@@ -75,8 +76,8 @@ static uint64_t cells_bytes(const struct timeline *timeline)
     uint64_t n_pages = afmoe__plan_pages_held(&context->plan, timeline->first_sliding_page, timeline->n_tokens) -
                        context->plan.n_full * (timeline->hole.n_tokens / PAGE_POSITIONS);
     uint64_t missing = page_count(timeline->n_tokens) * PAGE_POSITIONS - timeline->n_tokens;
-    return (n_pages * PAGE_POSITIONS - config->n_layers * missing) * 2 * config->n_kv_heads * config->head_dim *
-           cell_bytes(context->cell_format);
+    return (n_pages * PAGE_POSITIONS - config->n_layers * missing) * 2 * config->n_kv_heads *
+           page_row_bytes(context->cell_format, config->head_dim);
 }
 
 static void section_bytes(uint64_t out[N_SECTIONS], const struct timeline *timeline, bool has_logits)
@@ -120,7 +121,7 @@ static afmoe_status walk_head(const struct walk *walk, uint8_t *head_page, uint6
                               afmoe_error *error)
 {
     uint8_t bytes[PIECE_BYTES];
-    uint64_t row_bytes = rows.head_dim * cell_bytes(rows.format), most = PIECE_BYTES / row_bytes;
+    uint64_t row_bytes = page_row_bytes(rows.format, rows.head_dim), most = PIECE_BYTES / row_bytes;
     afmoe_status status = AFMOE_OK;
     assert(most > 0);
     for (rows.begin = 0; rows.begin < n_positions && status == AFMOE_OK; rows.begin = rows.end) {

@@ -93,7 +93,7 @@ class Command(unittest.TestCase):
         for command in commands():
             self.assertEqual(self.complete(command, '-'), options_of(command), command)
         self.assertEqual(self.complete('run', '--top'), {'--top-k', '--top-p'})
-        self.assertEqual(self.complete('run', '--cells', ''), {'f32', 'f16', 'bf16'})
+        self.assertEqual(self.complete('run', '--cells', ''), {'f32', 'f16', 'bf16', 'q8_0'})
         self.assertEqual(self.complete('run', '-m', 'pico'), {'pico-q8_0.gguf'})
         self.assertEqual(self.complete('inspect', 'pico'), {'pico-q8_0.gguf'})
         self.assertEqual(self.complete('run', '--temp', ''), set())

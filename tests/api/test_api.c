@@ -511,10 +511,11 @@ static void context_ranges(void **state)
     TRY_CONTEXT(precision, 0, AFMOE_INVALID, "1..2");
     TRY_CONTEXT(precision, 3, AFMOE_INVALID, "1..2");
     TRY_CONTEXT(precision, AFMOE_PRECISION_EXACT, AFMOE_OK, "");
-    TRY_CONTEXT(cells, -1, AFMOE_INVALID, "0..3");
-    TRY_CONTEXT(cells, 4, AFMOE_INVALID, "0..3");
+    TRY_CONTEXT(cells, -1, AFMOE_INVALID, "0..4");
+    TRY_CONTEXT(cells, 5, AFMOE_INVALID, "0..4");
     TRY_CONTEXT(cells, AFMOE_CELLS_AUTO, AFMOE_OK, "");
     TRY_CONTEXT(cells, AFMOE_CELLS_BF16, AFMOE_OK, "");
+    TRY_CONTEXT(cells, AFMOE_CELLS_Q8_0, AFMOE_OK, "");
     TRY_CONTEXT(chunk_tokens, 0, AFMOE_INVALID, "1..4096");
     TRY_CONTEXT(chunk_tokens, 4097, AFMOE_INVALID, "1..4096");
     TRY_CONTEXT(chunk_tokens, 4096, AFMOE_OK, "");

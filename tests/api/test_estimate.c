@@ -296,6 +296,8 @@ static void test_large_model(void **state)
                                     .chunk_tokens = 256, .n_sessions = 2, .n_tokens = n_tokens});
     check_usage(&(struct usage){.path = path, .n_threads = 4, .cells = AFMOE_CELLS_BF16, .chunk_tokens = 1000,
                                 .n_sessions = 3, .n_tokens = n_tokens / 2});
+    check_usage(&(struct usage){.path = path, .n_threads = 2, .cells = AFMOE_CELLS_Q8_0, .chunk_tokens = 500,
+                                .n_sessions = 2, .n_tokens = n_tokens});
     check_usage(&(struct usage){.path = path, .load = AFMOE_LOAD_READ, .n_threads = 1, .cells = AFMOE_CELLS_F32,
                                 .chunk_tokens = 16});
     for (uint64_t bytes = 1 << 20; bytes <= 16 << 20; bytes *= 4) /* snapshots: few, more, all that come */

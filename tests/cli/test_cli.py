@@ -51,7 +51,7 @@ class Manners(Case):
             (["-n", "-5", "x"], ["-5"]), (["-n", "1x", "x"], ["1x"]), (["-s", "-1", "x"], ["-s takes"]),
             (["--seed", "-1", "x"], ["--seed takes"]),
             (["-n", "99999999999999999999", "x"], ["99999999999999999999"]),
-            (["--cells", "f12", "x"], ["f12", "bf16"]), (["--cpu", "z80", "x"], ["z80"]),
+            (["--cells", "f12", "x"], ["f12", "bf16 or q8_0"]), (["--cpu", "z80", "x"], ["z80"]),
             (["-p", "x", "y"], ["twice"]), (["--raw", "--sys", "x", "y"], ["template"]),
             (["-r", ""], ["-r[0]", "empty"]),
         ):
@@ -274,7 +274,7 @@ class Run(Case):
         expected = self.good(run("run", "-q", FOX))
         for arguments in (["-t", "1"], ["-t", "3"], ["--cells", "f32"], ["--cpu", "c"], ["-c", "200"]):
             self.assertEqual(self.good(run("run", "-q", *arguments, FOX)), expected, arguments)
-        for cells in ("f16", "bf16"):
+        for cells in ("f16", "bf16", "q8_0"):
             self.assertTrue(self.good(run("run", "-q", "--cells", cells, FOX)).startswith(b"Once upon a time"))
 
     def test_what_goes_to_standard_error(self):

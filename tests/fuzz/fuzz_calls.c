@@ -115,7 +115,7 @@ static void make(uint32_t i)
         options.chunk_tokens = 1 + choose_below(in(), 8);
         options.max_tokens = 1 + choose_below(in(), 160);
         options.rewind_tokens = choose_below(in(), 64);
-        options.cells = 1 + (int32_t)choose_below(in(), 3);
+        options.cells = 1 + (int32_t)choose_below(in(), 4);
         options.log = on_log;
         afmoe_context_free(world.contexts[i]);
         world.contexts[i] = NULL;

@@ -51,7 +51,7 @@ static afmoe_context *make_context(struct choices *c)
     options.x.n_threads = threads[choose_below(c, sizeof threads / sizeof *threads)];
     uint8_t which = choose_u8(c);
     if (which & 1) options.x.cpu_level = (int32_t)choose_below(c, 9) - 2;
-    if (which & 2) options.x.cells = (int32_t)choose_below(c, 5);
+    if (which & 2) options.x.cells = (int32_t)choose_below(c, 6);
     if (which & 4) options.x.chunk_tokens = (uint32_t)choose_size(c);
     if (which & 8) options.x.max_tokens = choose_size(c);
     if (which & 16) options.x.rewind_tokens = choose_size(c);

@@ -19,11 +19,12 @@ struct branch {
     float logits[VOCAB];
 };
 
-static void make_branch(struct branch *branch, uint64_t n_common, uint64_t n, uint32_t seed)
+static void make_branch(struct branch *branch, const afmoe_context_options *options, uint64_t n_common, uint64_t n,
+                        uint32_t seed)
 {
     memcpy(branch->tokens, tokens, n_common * sizeof *tokens);
     make_tokens(branch->tokens + n_common, n - n_common, VOCAB, seed);
-    afmoe_session *session = session_with(tiny, exact());
+    afmoe_session *session = session_with(tiny, options);
     CHECK_STATUS(AFMOE_OK, afmoe_session_append(session, branch->tokens, n, NULL, NULL, &error));
     CHECK_STATUS(AFMOE_OK, afmoe_session_logits(session, branch->logits, VOCAB, NULL, &error));
     afmoe_session_free(session);
@@ -38,17 +39,16 @@ static void assert_branch(const struct branch *branch, afmoe_session *session, u
 }
 
 /* Whatever the fork's place in a page, and whoever writes first. */
-static void both_go_on(void **state)
+static void check_both_go_on(const afmoe_context_options *options)
 {
     static const uint64_t places[] = {0, 1, 63, 64, 65, 128, 200, 250};
-    struct bits *expected = whole(tiny, exact());
-    (void)state;
+    struct bits *expected = whole(tiny, options);
     for (int i = 0; i < 8 * 4; i++) {
         uint64_t n = places[i / 4];
         bool fork_first = i & 1, parent_goes = i & 2;
         struct branch branch;
-        make_branch(&branch, n, N_TOKENS, 7);
-        afmoe_session *session = session_with(tiny, exact());
+        make_branch(&branch, options, n, N_TOKENS, 7);
+        afmoe_session *session = session_with(tiny, options);
         append(session, 0, n);
         afmoe_session *fork = fork_of(session);
         assert_tokens(fork, tokens, n);
@@ -69,6 +69,15 @@ static void both_go_on(void **state)
         afmoe_session_free(fork);
     }
     free(expected);
+}
+
+static void both_go_on(void **state)
+{
+    afmoe_context_options options = exact_options();
+    (void)state;
+    check_both_go_on(&options);
+    options.cells = AFMOE_CELLS_Q8_0; /* its scales are shared and copied as well */
+    check_both_go_on(&options);
 }
 
 static void pages_count_once(void **state)
@@ -211,7 +220,7 @@ static void forks_on_threads(void **state)
     afmoe_session *session = session_with(tiny, exact());
     append(session, 0, BEGIN);
     for (uint32_t i = 0; i < N; i++) {
-        make_branch(&branches[i], BEGIN, BEGIN + 80, 20 + i);
+        make_branch(&branches[i], exact(), BEGIN, BEGIN + 80, 20 + i);
         writers[i] = (struct writer){fork_of(session), &branches[i], BEGIN, false};
     }
     for (int i = 0; i < N; i++) assert_int_equal(pthread_create(&threads[i], NULL, write_branch, &writers[i]), 0);

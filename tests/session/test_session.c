@@ -12,15 +12,15 @@
 
 static void pieces_give_the_same_bits(void **state)
 {
-    static const int32_t cells[] = {AFMOE_CELLS_F32, AFMOE_CELLS_F16, AFMOE_CELLS_BF16};
+    static const int32_t cells[] = {AFMOE_CELLS_F32, AFMOE_CELLS_F16, AFMOE_CELLS_BF16, AFMOE_CELLS_Q8_0};
     static const uint64_t pieces[][4] = {{1, 1, 1, 1}, {7, 1, 64, 2}, {64, 64, 64, 64}, {63, 66, 3, 100}};
     static const uint32_t chunks[] = {1, 5, 64, 256};
     (void)state;
-    for (int c = 0; c < 3; c++) {
+    for (size_t c = 0; c < sizeof cells / sizeof *cells; c++) {
         afmoe_context_options options = two_threads();
         options.cells = cells[c];
         struct bits *expected = whole(tiny, &options);
-        for (int p = 0; p < 4; p++) {
+        for (size_t p = 0; p < 4; p++) {
             struct bits *bits = calloc(1, sizeof *bits);
             options.chunk_tokens = chunks[(p + c) % 4];
             afmoe_session *session = session_with(tiny, &options);

@@ -527,6 +527,8 @@ AFMOE_CELLS_F32: Final = 1
 AFMOE_CELLS_F16: Final = 2
 """half the memory; see docs/model.md for the divergence measured"""
 AFMOE_CELLS_BF16: Final = 3
+AFMOE_CELLS_Q8_0: Final = 4
+"""a good quarter of the memory: whole numbers of 8 bits, 32 of a head share a scale"""
 
 
 class Cells(enum.IntEnum):
@@ -536,6 +538,7 @@ class Cells(enum.IntEnum):
     F32 = AFMOE_CELLS_F32
     F16 = AFMOE_CELLS_F16
     BF16 = AFMOE_CELLS_BF16
+    Q8_0 = AFMOE_CELLS_Q8_0
 
 
 afmoe_task_fn = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32)

@@ -1500,6 +1500,7 @@ pub const AFMOE_CELLS_AUTO: i32 = 0;
 pub const AFMOE_CELLS_F32: i32 = 1;
 pub const AFMOE_CELLS_F16: i32 = 2;
 pub const AFMOE_CELLS_BF16: i32 = 3;
+pub const AFMOE_CELLS_Q8_0: i32 = 4;
 #[doc = " One piece of parallel work: what an afmoe_parallel_fn calls."]
 pub type afmoe_task_fn =
     ::std::option::Option<unsafe extern "C" fn(task_data: *mut ::std::os::raw::c_void, worker: u32)>;

@@ -144,6 +144,8 @@ choices! {
         F16 = AFMOE_CELLS_F16,
         /// In half the memory, as bfloat16.
         Bf16 = AFMOE_CELLS_BF16,
+        /// In a good quarter of the memory, as whole numbers of 8 bits with scales.
+        Q8_0 = AFMOE_CELLS_Q8_0,
     }
 
     /// Which hidden states make the vector of a text.
