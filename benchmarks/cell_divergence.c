@@ -1,5 +1,5 @@
-/* What 16-bit key/value cells change: KL(f32 cells || f16 or bf16 cells) of the next-token distribution, in nats, over
- * every position of windows of a text. Prints one JSON object a line.
+/* What smaller key/value cells change: KL(f32 cells || others) of the next-token distribution, in nats, over every
+ * position of windows of a text, at both precisions. Prints one JSON object a line.
  *
  * Usage: cell_divergence MODEL TEXT_FILE [WINDOWS]      (windows of 256 tokens, default 32) */
 #include <afmoe.h>
@@ -44,16 +44,24 @@ static char *read_file(const char *path, uint64_t *out_n)
     return text;
 }
 
-static void start(struct run *run, afmoe_model *model, int32_t cells, uint64_t vocab)
+static void start(struct run *run, afmoe_model *model, int32_t precision, int32_t cells, uint64_t vocab)
 {
     afmoe_context_options options;
     afmoe_context_options_init(&options, sizeof options);
+    options.precision = precision;
     options.cells = cells;
     options.max_tokens = WINDOW;
     check(afmoe_context_create(&run->context, model, &options, &error));
     check(afmoe_session_create(&run->session, run->context, &error));
     run->logits = malloc(WINDOW * vocab * sizeof *run->logits);
     if (!run->logits) exit(1);
+}
+
+static void end(struct run *run)
+{
+    afmoe_session_free(run->session);
+    afmoe_context_free(run->context);
+    free(run->logits);
 }
 
 static void compute(struct run *run, const afmoe_token *tokens, uint64_t vocab)
@@ -99,26 +107,49 @@ static int rising(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void report(const char *cells, double *values, uint64_t n, uint64_t n_same)
+static void report(const char *precision, const char *cells, double *values, uint64_t n, uint64_t n_same)
 {
     double sum = 0;
     for (uint64_t i = 0; i < n; i++) sum += values[i];
     qsort(values, n, sizeof *values, rising);
-    printf("{\"cells\": \"%s\", \"positions\": %llu, \"mean\": %.3g, \"median\": %.3g, \"p99\": %.3g, \"max\": %.3g, "
-           "\"same_top\": %.5f}\n",
-           cells, (unsigned long long)n, sum / (double)n, values[n / 2], values[n * 99 / 100], values[n - 1],
+    printf("{\"precision\": \"%s\", \"cells\": \"%s\", \"positions\": %llu, \"mean\": %.3g, \"median\": %.3g, "
+           "\"p99\": %.3g, \"max\": %.3g, \"same_top\": %.5f}\n",
+           precision, cells, (unsigned long long)n, sum / (double)n, values[n / 2], values[n * 99 / 100], values[n - 1],
            (double)n_same / (double)n);
 }
 
-int main(int argc, char **argv)
+/* values: room for n_windows * WINDOW */
+static void measure(afmoe_model *model, int32_t precision, const afmoe_token *tokens, uint64_t n_windows,
+                    uint64_t vocab, double *values)
 {
     static const struct {
         int32_t cells;
         const char *name;
-    } kinds[] = {{AFMOE_CELLS_F16, "f16"}, {AFMOE_CELLS_BF16, "bf16"}};
+    } kinds[] = {{AFMOE_CELLS_F16, "f16"}, {AFMOE_CELLS_BF16, "bf16"}, {AFMOE_CELLS_Q8_0, "q8_0"}};
+    struct run exact, other;
+    start(&exact, model, precision, AFMOE_CELLS_F32, vocab);
+    for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
+        uint64_t n = 0, n_same = 0;
+        start(&other, model, precision, kinds[kind].cells, vocab);
+        for (uint64_t w = 0; w < n_windows; w++) {
+            compute(&exact, tokens + w * WINDOW, vocab);
+            compute(&other, tokens + w * WINDOW, vocab);
+            for (uint64_t i = 0; i < WINDOW; i++) {
+                const float *p = exact.logits + i * vocab, *q = other.logits + i * vocab;
+                values[n++] = divergence(p, q, vocab);
+                n_same += largest(p, vocab) == largest(q, vocab);
+            }
+        }
+        report(precision == AFMOE_PRECISION_EXACT ? "exact" : "fast", kinds[kind].name, values, n, n_same);
+        end(&other);
+    }
+    end(&exact);
+}
+
+int main(int argc, char **argv)
+{
     afmoe_model *model;
     afmoe_model_info info;
-    struct run exact;
     uint64_t n_bytes, n_tokens, n_windows = argc > 3 ? strtoull(argv[3], NULL, 10) : 32;
     if (argc < 3 || argc > 4 || n_windows == 0) {
         fprintf(stderr, "usage: cell_divergence MODEL TEXT_FILE [WINDOWS]\n");
@@ -136,29 +167,9 @@ int main(int argc, char **argv)
 
     double *values = malloc((n_windows * WINDOW + 1) * sizeof *values);
     if (!values) return 1;
-    start(&exact, model, AFMOE_CELLS_F32, info.vocab_size);
-    for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds && n_windows; kind++) {
-        struct run other;
-        uint64_t n = 0, n_same = 0;
-        start(&other, model, kinds[kind].cells, info.vocab_size);
-        for (uint64_t w = 0; w < n_windows; w++) {
-            compute(&exact, tokens + w * WINDOW, info.vocab_size);
-            compute(&other, tokens + w * WINDOW, info.vocab_size);
-            for (uint64_t i = 0; i < WINDOW; i++) {
-                const float *p = exact.logits + i * info.vocab_size, *q = other.logits + i * info.vocab_size;
-                values[n++] = divergence(p, q, info.vocab_size);
-                n_same += largest(p, info.vocab_size) == largest(q, info.vocab_size);
-            }
-        }
-        report(kinds[kind].name, values, n, n_same);
-        afmoe_session_free(other.session);
-        afmoe_context_free(other.context);
-        free(other.logits);
-    }
-    afmoe_session_free(exact.session);
-    afmoe_context_free(exact.context);
+    for (int32_t precision = AFMOE_PRECISION_EXACT; n_windows && precision <= AFMOE_PRECISION_FAST; precision++)
+        measure(model, precision, tokens, n_windows, info.vocab_size, values);
     afmoe_model_free(model);
-    free(exact.logits);
     free(values);
     free(tokens);
     free(text);
