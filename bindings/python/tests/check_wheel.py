@@ -17,7 +17,8 @@ ROOT = os.environ['AFMOE_SOURCE_ROOT']
 # What the tests of the build tree set must not help here.
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(('AFMOE_', 'PYTHON', 'MESON'))}
 # Compiled in a third of the time; that it is fast is not what is tested here.
-QUICK = ['-Csetup-args=-Doptimization=g', '-Csetup-args=-Davx512=false']
+CLEAN['CFLAGS'] = '-O1'
+QUICK = ['--config-settings=setup-args=-Davx512=false']
 OFFLINE = ('Could not find a version', 'Temporary failure in name resolution', 'Connection', 'No matching distribution')
 
 
