@@ -1,5 +1,6 @@
 /* Several sessions in one pass: the same bits as alone, and each with its own failures. */
 #include "harness.h"
+#include "sanitizer.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -98,9 +99,9 @@ static void test_same_bits(void **state)
 {
     static const uint32_t chunks[] = {1, 7, 64, 512};
     (void)state;
-    for (uint32_t i = 0; i < 4; i++)
-        for (int32_t n_threads = 1; n_threads <= 3; n_threads++)
-            for (uint32_t n_sessions = 1; n_sessions <= N_SESSIONS; n_sessions++)
+    for (uint32_t i = UNDER_SANITIZER ? 1 : 0; i < 4; i++)
+        for (int32_t n_threads = UNDER_SANITIZER ? 3 : 1; n_threads <= 3; n_threads++)
+            for (uint32_t n_sessions = 1; n_sessions <= N_SESSIONS; n_sessions += UNDER_SANITIZER ? 4 : 1)
                 check_mix(n_sessions, chunks[i], n_threads);
 }
 
@@ -309,7 +310,7 @@ static void test_walks(void **state)
     uint64_t page = 2ull * info.n_kv_heads * 64 * info.head_dim * sizeof(uint16_t); /* bfloat16, the default */
     uint32_t n_full = 0;
     (void)state;
-    for (uint32_t i = 0; i < 24; i++) {
+    for (uint32_t i = 0; i < (UNDER_SANITIZER ? 8 : 24); i++) {
         struct walkers walkers = {.random = i};
         afmoe_context_options options = two_threads();
         options.chunk_tokens = (const uint32_t[]){1, 23, 64, 200}[i % 4];
