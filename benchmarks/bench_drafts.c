@@ -4,12 +4,11 @@
  * Fresh text is drawn at temperature 1 from behind random tokens. Repeated text is an answer that is already known:
  * the prompt holds it three times, and most models go on with it; how far this one did shows in the guesses that were
  * right, printed beside. */
-#include <afmoe.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "measuring.h"
+
 #include <string.h>
 
-enum { MAX_RUNS = 99, PROMPT = 512 };
+enum { PROMPT = 512 };
 
 struct bench {
     afmoe_model *model;
@@ -22,9 +21,7 @@ struct bench {
 
 static void check(const struct bench *b, afmoe_status status)
 {
-    if (status >= 0) return;
-    fprintf(stderr, "%s: %s\n", afmoe_status_name(status), b->error.message);
-    exit(1);
+    bench_check(status, &b->error);
 }
 
 /* Tokens a second of one answer. */
@@ -50,28 +47,18 @@ static double run(struct bench *b, uint64_t max_draft, afmoe_generate_result *re
     return (double)result->n_generated * 1e9 / (double)result->elapsed_ns;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void measure(struct bench *b, const char *name, uint64_t max_draft, uint64_t n_runs)
 {
-    double plain[MAX_RUNS], drafted[MAX_RUNS], ratio[MAX_RUNS];
+    struct bench_pairs pairs = {.n = 0};
     afmoe_generate_result result;
     run(b, 0, &result);
     for (uint64_t i = 0; i < n_runs; i++) {
-        plain[i] = run(b, 0, &result);
-        drafted[i] = run(b, max_draft, &result);
-        ratio[i] = drafted[i] / plain[i];
+        double plain = run(b, 0, &result);
+        bench_pairs_add(&pairs, plain, run(b, max_draft, &result));
     }
-    qsort(plain, n_runs, sizeof *plain, compare);
-    qsort(drafted, n_runs, sizeof *drafted, compare);
-    qsort(ratio, n_runs, sizeof *ratio, compare);
-    printf("%s: plain %.1f, drafts %.1f tokens/s, ratio %.2f (%.2f..%.2f); %d tried, %d right\n", name,
-           plain[n_runs / 2], drafted[n_runs / 2], ratio[n_runs / 2], ratio[0], ratio[n_runs - 1],
-           (int)result.n_drafted, (int)result.n_draft_accepted);
+    printf("%s: ", name);
+    bench_pairs_print(&pairs, "plain", "drafts");
+    printf("; %d tried, %d right\n", (int)result.n_drafted, (int)result.n_draft_accepted);
 }
 
 /* A greedy answer, twice, as the prompt. */
@@ -103,18 +90,14 @@ int main(int argc, char **argv)
     afmoe_model_info_init(&info, sizeof info);
     afmoe_error_init(&b.error, sizeof b.error);
     b.n_tokens = argc > 3 ? strtoull(argv[3], NULL, 10) : 256;
-    if (argc < 2 || n_runs < 1 || n_runs > MAX_RUNS) {
+    if (argc < 2 || n_runs < 1 || n_runs > BENCH_MAX_PAIRS) {
         fprintf(stderr, "usage: bench_drafts MODEL [MAX_DRAFT [TOKENS [REPETITIONS]]]\n");
         return 2;
     }
     check(&b, afmoe_model_open(&b.model, argv[1], NULL, &b.error));
     check(&b, afmoe_model_get_info(b.model, &info, &b.error));
     check(&b, afmoe_context_create(&b.context, b.model, NULL, &b.error));
-    uint64_t random = 1;
-    for (uint64_t i = 0; i < PROMPT; i++) {
-        random = random * 6364136223846793005u + 1442695040888963407u;
-        b.prompt[i] = (afmoe_token)((random >> 33) % (info.n_tokens ? info.n_tokens : info.vocab_size));
-    }
+    bench_random_tokens(b.prompt, PROMPT, &info);
     b.n_prompt = 128;
     b.temperature = 1;
     measure(&b, "fresh", max_draft, n_runs);

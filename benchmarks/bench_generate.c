@@ -3,18 +3,9 @@
  * a fresh session, so that a disturbed measurement can be seen.
  *
  * Usage: bench_generate MODEL [THREADS] */
-#include <afmoe.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "measuring.h"
 
 enum { N_RUNS = 5, N_DECODE = 64, MAX_PROMPT = 1024 };
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
 
 static double per_second(uint64_t n, uint64_t ns)
 {
@@ -57,8 +48,8 @@ static int measure(afmoe_context *context, const afmoe_token *prompt, uint64_t n
     for (int i = 0; i < N_RUNS; i++)
         if (run_once(context, prompt, n_prompt, &prompt_rates[i], &decode_rates[i], error))
             return 1;
-    qsort(prompt_rates, N_RUNS, sizeof prompt_rates[0], by_value);
-    qsort(decode_rates, N_RUNS, sizeof decode_rates[0], by_value);
+    qsort(prompt_rates, N_RUNS, sizeof prompt_rates[0], bench_by_value);
+    qsort(decode_rates, N_RUNS, sizeof decode_rates[0], bench_by_value);
     printf("{\"prompt_tokens\": %llu, \"decode_tokens\": %d, \"threads\": %d, \"cpu_level\": \"%s\", "
            "\"prompt_per_s\": [%.1f, %.1f, %.1f], \"decode_per_s\": [%.1f, %.1f, %.1f]}\n",
            (unsigned long long)n_prompt, N_DECODE, info.n_threads, afmoe_cpu_level_name(info.cpu_level),

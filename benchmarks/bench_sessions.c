@@ -7,10 +7,7 @@
  * object a line. Times are the least of N_RUNS.
  *
  * Usage: bench_sessions MODEL [TOKENS [FILE]] */
-#include <afmoe.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
+#include "measuring.h"
 
 enum { N_RUNS = 5, N_PARTS = 8 };
 
@@ -24,13 +21,6 @@ struct bench {
     afmoe_memory estimate;
     afmoe_error error;
 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static uint64_t rss_anon(void)
 {
@@ -72,10 +62,10 @@ static int read_tokens(struct bench *b)
 {
     for (uint64_t i = 0, begin = 0; i < N_PARTS; i++) {
         uint64_t end = b->n_tokens * (i + 1) / N_PARTS;
-        double start = now();
+        double start = bench_now();
         if (afmoe_session_append(b->session, b->tokens + begin, end - begin, NULL, NULL, &b->error) < 0) return 1;
         printf("{\"begin\": %llu, \"end\": %llu, \"tokens_per_s\": %.1f}\n", (unsigned long long)begin,
-               (unsigned long long)end, (double)(end - begin) / (now() - start));
+               (unsigned long long)end, (double)(end - begin) / (bench_now() - start));
         begin = end;
     }
     return 0;
@@ -123,9 +113,9 @@ static int time_it(struct bench *b, const char *name, afmoe_status (*what)(struc
 {
     double least = 1e30;
     for (int i = 0; i < N_RUNS; i++) {
-        double start = now();
+        double start = bench_now();
         afmoe_status status = what(b);
-        double took = now() - start;
+        double took = bench_now() - start;
         if (status < 0) return 1;
         if (took < least) least = took;
         afmoe_session_free(fork_made);

@@ -2,10 +2,9 @@
  * position of windows of a text, at both precisions. Prints one JSON object a line.
  *
  * Usage: cell_divergence MODEL TEXT_FILE [WINDOWS]      (windows of 256 tokens, default 32) */
-#include <afmoe.h>
+#include "measuring.h"
+
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { WINDOW = 256 };
@@ -101,17 +100,11 @@ static uint64_t largest(const float *z, uint64_t n)
     return best;
 }
 
-static int rising(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void report(const char *precision, const char *cells, double *values, uint64_t n, uint64_t n_same)
 {
     double sum = 0;
     for (uint64_t i = 0; i < n; i++) sum += values[i];
-    qsort(values, n, sizeof *values, rising);
+    qsort(values, n, sizeof *values, bench_by_value);
     printf("{\"precision\": \"%s\", \"cells\": \"%s\", \"positions\": %llu, \"mean\": %.3g, \"median\": %.3g, "
            "\"p99\": %.3g, \"max\": %.3g, \"same_top\": %.5f}\n",
            precision, cells, (unsigned long long)n, sum / (double)n, values[n / 2], values[n * 99 / 100], values[n - 1],

@@ -3,19 +3,9 @@
  * TOKENIZER is a tokenizer.json, a GGUF file or a folder. Prints MB/s (10^6 bytes, one thread) for each file and for
  * four runs of 2^20 equal bytes, which are what naive splitters and mergers fail at. Each figure is the fastest of as
  * many rounds as half a second allows; three at least. */
-#include "afmoe.h"
+#include "measuring.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static char *read_file(const char *path, uint64_t *out_n)
 {
@@ -43,13 +33,13 @@ static int measure(const afmoe_model *model, const char *name, const char *text,
     uint64_t n_ids = 0;
     double best = 1e30, total = 0;
     for (int round = 0; ids && (round < 3 || total < 0.5); round++) {
-        double begin = now();
+        double begin = bench_now();
         if (afmoe_tokenize(model, text, n_bytes, NULL, ids, n_bytes, &n_ids, &error) != AFMOE_OK) {
             fprintf(stderr, "%s: %s\n", name, error.message);
             free(ids);
             return 0;
         }
-        double seconds = now() - begin;
+        double seconds = bench_now() - begin;
         total += seconds;
         if (seconds < best) best = seconds;
     }
@@ -73,12 +63,12 @@ int main(int argc, char **argv)
     afmoe_error_init(&error, sizeof error);
     afmoe_model_options_init(&options, sizeof options);
     options.tokenizer_only = 1;
-    double begin = now();
+    double begin = bench_now();
     if (afmoe_model_open(&model, argv[1], &options, &error) != AFMOE_OK) {
         fprintf(stderr, "%s\n", error.message);
         return 1;
     }
-    printf("loaded in %.3f s\n", now() - begin);
+    printf("loaded in %.3f s\n", bench_now() - begin);
 
     int good = 1;
     for (int i = 2; i < argc; i++) {
