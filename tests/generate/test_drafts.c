@@ -1,16 +1,12 @@
 /* Drafts change nothing but the work: the same tokens, texts, figures and logits as without, greedy and drawn. */
 #include "draft.h"
-#include "harness.h"
 #include "sanitizer.h"
+#include "text_model.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { MAX_PIECES = 300, PROMPT = 512, N_LENGTHS = UNDER_SANITIZER ? 2 : 4 };
-
-static afmoe_error error;
-static afmoe_model *model;
-static uint64_t vocab_size;
 
 /* One answer: all that can be seen of it. */
 struct answer {
@@ -23,23 +19,6 @@ struct answer {
     afmoe_status status;
     float *logits; /* at the end; NULL: none */
 };
-
-static int set_up(void **state)
-{
-    char path[PATH_BYTES];
-    (void)state;
-    error = fresh_error();
-    model = open_model(text_model_path(path));
-    vocab_size = info_of(model).vocab_size;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    afmoe_model_free(model);
-    return 0;
-}
 
 static int32_t on_piece(void *user_data, const afmoe_piece *piece)
 {

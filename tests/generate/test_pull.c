@@ -1,5 +1,5 @@
 /* Pieces asked for one by one: those that afmoe_generate gives, and what may happen between two of them. */
-#include "harness.h"
+#include "text_model.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,27 +7,6 @@
 #include <unistd.h>
 
 enum { MAX_PIECES = 300, MAX_TEXT = 4096, PROMPT = 128, N_TOP = 3 };
-
-static afmoe_error error;
-static afmoe_model *model;
-static uint64_t vocab_size;
-
-static int set_up(void **state)
-{
-    char path[PATH_BYTES];
-    (void)state;
-    error = fresh_error();
-    model = open_model(text_model_path(path));
-    vocab_size = info_of(model).vocab_size;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    afmoe_model_free(model);
-    return 0;
-}
 
 /* ---- The same pieces ---- */
 

@@ -1,6 +1,6 @@
 /* The scheduler: every answer is the one generate gives, whoever runs beside it; order, bounds, flow, failures. */
 #define _GNU_SOURCE
-#include "harness.h"
+#include "text_model.h"
 
 #include "sanitizer.h"
 
@@ -13,9 +13,6 @@
 #include <unistd.h>
 
 enum { MAX_PIECES = 64, MAX_PROMPT = 400, N_REQUESTS = 6 };
-
-static afmoe_error error;
-static afmoe_model *model;
 
 struct made {
     afmoe_token tokens[MAX_PIECES];
@@ -30,22 +27,6 @@ struct made {
 };
 
 static uint64_t n_done_all;
-
-static int set_up(void **state)
-{
-    char path[PATH_BYTES];
-    (void)state;
-    error = fresh_error();
-    model = open_model(text_model_path(path));
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    afmoe_model_free(model);
-    return 0;
-}
 
 static int32_t on_piece(void *user_data, const afmoe_piece *piece)
 {
@@ -699,7 +680,7 @@ static void test_free_in_a_child_of_threads(void **state)
     pthread_t thread;
     struct left left = {.scheduler_first = true};
     (void)state;
-    if (UNDER_TSAN) { /* of which a child of threads does not end at times */
+    if (UNDER_TSAN) { /* with it this did not end within three minutes */
         printf("skipped: sanitizer test_free_in_a_child_of_threads (ThreadSanitizer's own locks in the child)\n");
         return;
     }

@@ -7,7 +7,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { REWIND = 70, MAX_FILES = 16, FILE_PATH_BYTES = 2 * PATH_BYTES, NOBODY = 65534 };
@@ -568,66 +568,31 @@ static void folders_that_will_not_do(void **state)
 
 /* ---- Many at once ---- */
 
-struct visitor {
-    afmoe_context *context;
-    uint32_t seed;
-    bool same;
-};
-
-static void *visit(void *user)
+/* Two threads on a context of the process. How many files they read. */
+static uint64_t visit_folder(uint32_t seed)
 {
-    struct visitor *visitor = user;
-    float logits[VOCAB];
-    uint32_t random = visitor->seed;
-    visitor->same = true;
-    for (int round = 0; round < 25 && visitor->same; round++) {
-        afmoe_session *session;
-        random = random * 1664525u + 1013904223u;
-        uint64_t n = 100 + (random >> 10) % 150;
-        visitor->same = afmoe_session_create(&session, visitor->context, NULL) == AFMOE_OK &&
-                        afmoe_session_sync(session, tokens, n, NULL, NULL, NULL) == AFMOE_OK &&
-                        afmoe_session_logits(session, logits, VOCAB, NULL, NULL) == AFMOE_OK &&
-                        memcmp(logits, expected->logits[n - 1], sizeof logits) == 0;
-        afmoe_session_free(session);
-    }
-    return NULL;
-}
-
-/* Two threads on a context of the process. */
-static void visit_together(uint32_t seed, uint64_t *out_n_read)
-{
-    struct visitor visitors[2];
-    pthread_t threads[2];
     afmoe_context_options options = with_folder();
     options.n_threads = 1;
     options.prefix_folder_bytes = 300000; /* files go all the time */
     afmoe_context *context = open_context(tiny, &options);
-    for (uint32_t i = 0; i < 2; i++) {
-        visitors[i] = (struct visitor){.context = context, .seed = seed + i};
-        assert_int_equal(pthread_create(&threads[i], NULL, visit, &visitors[i]), 0);
-    }
-    for (int i = 0; i < 2; i++) {
-        pthread_join(threads[i], NULL);
-        assert_true(visitors[i].same);
-    }
-    *out_n_read = info_of_context(context).n_prefix_files_read;
+    visit_together(context, expected, 2, seed);
+    uint64_t n_read = info_of_context(context).n_prefix_files_read;
     afmoe_context_free(context);
+    return n_read;
 }
 
 static void processes_share_the_folder(void **state)
 {
-    uint64_t n_read;
     int how;
     (void)state;
     pid_t child = UNDER_TSAN ? 0 : fork();
     assert_true(child >= 0);
     if (!UNDER_TSAN && child == 0) {
         alarm(120);
-        visit_together(100, &n_read);
+        visit_folder(100);
         _exit(0);
     }
-    visit_together(200, &n_read);
-    assert_true(n_read > 0);
+    assert_true(visit_folder(200) > 0);
     if (UNDER_TSAN) return;
     assert_int_equal(waitpid(child, &how, 0), child);
     assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);

@@ -2,7 +2,6 @@
  * stays within its budget and makes room for sessions. */
 #include "timelines.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -220,56 +219,13 @@ static void refused_states_leave_nothing(void **state)
     free(expected);
 }
 
-struct visitor {
-    afmoe_context *context;
-    const struct bits *expected;
-    uint32_t seed;
-    uint64_t n_reused;
-    bool same;
-};
-
-static void *visit(void *user)
-{
-    struct visitor *visitor = user;
-    float logits[VOCAB];
-    uint32_t random = visitor->seed;
-    visitor->same = true;
-    for (int round = 0; round < 25 && visitor->same; round++) {
-        afmoe_session *session;
-        afmoe_append_result result;
-        random = random * 1664525u + 1013904223u;
-        uint64_t n = 100 + (random >> 10) % 150;
-        afmoe_append_result_init(&result, sizeof result);
-        visitor->same = afmoe_session_create(&session, visitor->context, NULL) == AFMOE_OK &&
-                        afmoe_session_sync(session, tokens, n, NULL, &result, NULL) == AFMOE_OK &&
-                        afmoe_session_logits(session, logits, VOCAB, NULL, NULL) == AFMOE_OK &&
-                        memcmp(logits, visitor->expected->logits[n - 1], sizeof logits) == 0;
-        visitor->n_reused += result.n_reused;
-        afmoe_session_free(session);
-    }
-    return NULL;
-}
-
 static void threads_share_the_store(void **state)
 {
-    enum { N_THREADS = 3 };
     struct bits *expected = whole(tiny, exact());
-    struct visitor visitors[N_THREADS];
-    pthread_t threads[N_THREADS];
-    uint64_t n_reused = 0;
     (void)state;
     afmoe_context_options options = with_prefixes(5 * info_of(tiny).n_layers); /* some go all the time */
     afmoe_context *context = open_context(tiny, &options);
-    for (uint32_t i = 0; i < N_THREADS; i++) {
-        visitors[i] = (struct visitor){.context = context, .expected = expected, .seed = i};
-        assert_int_equal(pthread_create(&threads[i], NULL, visit, &visitors[i]), 0);
-    }
-    for (int i = 0; i < N_THREADS; i++) {
-        pthread_join(threads[i], NULL);
-        assert_true(visitors[i].same);
-        n_reused += visitors[i].n_reused;
-    }
-    assert_true(n_reused > 0);
+    assert_true(visit_together(context, expected, 3, 0) > 0);
     afmoe_context_free(context);
     free(expected);
 }

@@ -1,6 +1,7 @@
 /* Shared by the tests of sessions, see timelines.h. */
 #include "timelines.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,6 +125,54 @@ void assert_same_bits(const struct bits *a, const struct bits *b)
     assert_memory_equal(a->logits, b->logits, sizeof a->logits);
     assert_memory_equal(a->hidden, b->hidden, sizeof a->hidden);
     assert_memory_equal(a->logprobs, b->logprobs, sizeof a->logprobs);
+}
+
+struct visitor {
+    afmoe_context *context;
+    const struct bits *expected;
+    uint32_t seed;
+    uint64_t n_reused;
+    bool same;
+};
+
+static void *visit(void *user)
+{
+    struct visitor *visitor = user;
+    float logits[VOCAB];
+    uint32_t random = visitor->seed;
+    visitor->same = true;
+    for (int round = 0; round < 25 && visitor->same; round++) {
+        afmoe_session *session;
+        afmoe_append_result result;
+        random = random * 1664525u + 1013904223u;
+        uint64_t n = 100 + (random >> 10) % 150;
+        afmoe_append_result_init(&result, sizeof result);
+        visitor->same = afmoe_session_create(&session, visitor->context, NULL) == AFMOE_OK &&
+                        afmoe_session_sync(session, tokens, n, NULL, &result, NULL) == AFMOE_OK &&
+                        afmoe_session_logits(session, logits, VOCAB, NULL, NULL) == AFMOE_OK &&
+                        memcmp(logits, visitor->expected->logits[n - 1], sizeof logits) == 0;
+        visitor->n_reused += result.n_reused;
+        afmoe_session_free(session);
+    }
+    return NULL;
+}
+
+uint64_t visit_together(afmoe_context *context, const struct bits *expected, uint32_t n_visitors, uint32_t seed)
+{
+    struct visitor visitors[MAX_VISITORS];
+    pthread_t threads[MAX_VISITORS];
+    uint64_t n_reused = 0;
+    assert_true(n_visitors <= MAX_VISITORS);
+    for (uint32_t i = 0; i < n_visitors; i++) {
+        visitors[i] = (struct visitor){.context = context, .expected = expected, .seed = seed + i};
+        assert_int_equal(pthread_create(&threads[i], NULL, visit, &visitors[i]), 0);
+    }
+    for (uint32_t i = 0; i < n_visitors; i++) {
+        pthread_join(threads[i], NULL);
+        assert_true(visitors[i].same);
+        n_reused += visitors[i].n_reused;
+    }
+    return n_reused;
 }
 
 uint64_t bytes_of_page(const afmoe_model *model)

@@ -38,6 +38,11 @@ void assert_tokens(afmoe_session *session, const afmoe_token *expected, uint64_t
 void assert_result(const afmoe_append_result *result, uint64_t n_tokens, uint64_t n_reused, uint64_t n_computed);
 void assert_same_bits(const struct bits *a, const struct bits *b);
 
+/* Threads on one context, each of which opens a session again and again and syncs it to some beginning of `tokens`: to
+ * the bits of the whole. How many tokens were there already. */
+enum { MAX_VISITORS = 3 };
+uint64_t visit_together(afmoe_context *context, const struct bits *expected, uint32_t n_visitors, uint32_t seed);
+
 /* Of float32 cells. */
 uint64_t bytes_of_page(const afmoe_model *model);
 /* exact(), for sessions that share a cap of `n_pages` pages; no way back is free. */
