@@ -8,8 +8,6 @@
 #include <string.h>
 
 static const char *const precision_names[] = {[AFMOE_PRECISION_EXACT] = "exact", [AFMOE_PRECISION_FAST] = "fast"};
-static const char *const cells_names[] = {[AFMOE_CELLS_F32] = "f32", [AFMOE_CELLS_F16] = "f16",
-                                          [AFMOE_CELLS_BF16] = "bf16", [AFMOE_CELLS_Q8_0] = "q8_0"};
 
 static double tokens_per_second(const struct bench_row *row, uint64_t ns)
 {
@@ -86,8 +84,8 @@ static json_t *fields_of(const struct bench_row *row, bool with_samples)
     SET_COUNT("model_n_params", row->model->n_parameters);
     SET_COUNT("n_batch", row->context.chunk_tokens);
     SET_COUNT("n_threads", row->context.n_threads);
-    SET("type_k", text(cells_names[row->context.cells]));
-    SET("type_v", text(cells_names[row->context.cells]));
+    SET("type_k", text(cells_name(row->context.cells)));
+    SET("type_v", text(cells_name(row->context.cells)));
     SET_COUNT("n_prompt", row->n_prompt);
     SET_COUNT("n_gen", row->n_gen);
     SET_COUNT("n_depth", row->n_depth);
@@ -178,7 +176,7 @@ static bool print_md(const struct bench_row *row, uint64_t index)
              "| afmoe %.2fB | %.2f GiB | %s | %s | %s | %d | %s | %.2f \302\261 %.2f | %.1f | %.1f |\n",
              (double)row->model->n_parameters / 1e9, (double)row->model->weight_bytes / (double)(1 << 30),
              afmoe_cpu_level_name(row->context.cpu_level), precision_names[row->context.precision],
-             cells_names[row->context.cells], row->context.n_threads, test, mean, deviation, row->limits.read_gb_s,
+             cells_name(row->context.cells), row->context.n_threads, test, mean, deviation, row->limits.read_gb_s,
              row->limits.dot_gflops);
     return put(line);
 }

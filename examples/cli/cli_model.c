@@ -80,13 +80,18 @@ int open_model(afmoe_model **out, const struct settings *settings, bool tokenize
     return EXIT_OK;
 }
 
+const char *cells_name(int32_t cells)
+{
+    static const char *const names[] = {[AFMOE_CELLS_F32] = "f32", [AFMOE_CELLS_F16] = "f16",
+                                        [AFMOE_CELLS_BF16] = "bf16", [AFMOE_CELLS_Q8_0] = "q8_0"};
+    return names[cells];
+}
+
 static bool cells_of(const char *word, int32_t *out)
 {
-    static const char *const words[] = {"f32", "f16", "bf16", "q8_0"};
-    static const int32_t values[] = {AFMOE_CELLS_F32, AFMOE_CELLS_F16, AFMOE_CELLS_BF16, AFMOE_CELLS_Q8_0};
-    for (int i = 0; i < 4; i++)
-        if (strcmp(word, words[i]) == 0) {
-            *out = values[i];
+    for (int32_t cells = AFMOE_CELLS_F32; cells <= AFMOE_CELLS_Q8_0; cells++)
+        if (strcmp(word, cells_name(cells)) == 0) {
+            *out = cells;
             return true;
         }
     complain("--cells takes f32, f16, bf16 or q8_0, not '%s'", word);
