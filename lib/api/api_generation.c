@@ -1,7 +1,8 @@
 /* Public calls of a generation that is asked for piece by piece.
  *
- * It is open on a session as long as nobody else changes that: each call that may counts in session->n_changes and drops
- * the drafts (afmoe__session_enter_to_change), and a generation that finds another count than its own has lost it. */
+ * It is open on a session as long as nobody else changes that: each call that may counts in session->n_changes and
+ * drops the drafts (afmoe__session_enter_to_change), and a generation that finds another count than its own has lost
+ * it. */
 #include "generate.h"
 
 #include "handles.h"

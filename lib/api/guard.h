@@ -1,5 +1,5 @@
-/* One caller at a time, and references: a second caller gets BUSY. A call holds a reference of its own, so a free during
- * it (from a callback, or another thread) takes effect when it ends. */
+/* One caller at a time, and references: a second caller gets BUSY. A call holds a reference of its own, so a free
+ * during it (from a callback, or another thread) takes effect when it ends. */
 #ifndef AFMOE_API_GUARD_H
 #define AFMOE_API_GUARD_H
 

@@ -1,8 +1,8 @@
 /* A file that is replaced as a whole: whoever opens its path, at any moment and also after the process or the machine
  * has died, finds the old file or the new one.
  *
- * The bytes go into a temporary file beside it, which takes the name at the end; where it is to be durable, both the file
- * and the folder are synced. A process that dies on the way leaves the temporary file, ".afmoe-*.tmp", behind. */
+ * The bytes go into a temporary file beside it, which takes the name at the end; where it is to be durable, both the
+ * file and the folder are synced. A process that dies on the way leaves the temporary file, ".afmoe-*.tmp", behind. */
 #ifndef AFMOE_BASE_REPLACE_FILE_H
 #define AFMOE_BASE_REPLACE_FILE_H
 
@@ -25,8 +25,8 @@ afmoe_status afmoe__replace_file_begin(struct replace_file *out, const char *pat
 afmoe_status afmoe__replace_file_write(struct replace_file *file, const void *bytes, uint64_t n, uint64_t offset,
                                        afmoe_error *error);
 /* End it well: the new file is there, and with `durable` on the disk: without, the death of the machine may leave any
- * bytes under its name. On failure the old one is still there, but for one case, which the message tells: the new one is
- * in place, and whether it would survive a power cut is not known. */
+ * bytes under its name. On failure the old one is still there, but for one case, which the message tells: the new one
+ * is in place, and whether it would survive a power cut is not known. */
 afmoe_status afmoe__replace_file_commit(struct replace_file *file, bool durable, afmoe_error *error);
 /* End it: nothing has happened. */
 void afmoe__replace_file_discard(struct replace_file *file);

@@ -242,7 +242,8 @@ static afmoe_status add_rest(struct generation *g, afmoe_status ended, afmoe_err
     if (!g->decoder || g->result->stop_string >= 0) return ended;
     afmoe_status status = add_text(g, ended < 0 ? NULL : error); /* the first failure is the one to tell */
     if (ended < 0) return ended;
-    return status == AFMOE_OK && g->result->stop_string >= 0 ? AFMOE_END : status == AFMOE_OK ? ended : status;
+    if (status != AFMOE_OK) return status;
+    return g->result->stop_string >= 0 ? AFMOE_END : ended;
 }
 
 bool afmoe__generation_finish(struct generation *g, afmoe_status status, afmoe_error *error)

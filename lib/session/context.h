@@ -8,8 +8,8 @@
 
 struct context;
 
-/* `config` and `weights` must outlive the context. `options` is validated here; `fingerprint` of the model matters with a
- * prefix_folder only. */
+/* `config` and `weights` must outlive the context. `options` is validated here; `fingerprint` of the model matters with
+ * a prefix_folder only. */
 afmoe_status afmoe__context_create(struct context **out, const struct model_config *config,
                                    const struct model_weights *weights, const afmoe_context_options *options,
                                    uint64_t fingerprint, afmoe_error *error);

@@ -81,6 +81,17 @@ static bool read_name(struct file_key *out, const struct prefix_folder *folder, 
     return strcmp(name, again) == 0;
 }
 
+/* Its path, for afmoe__free; NULL: out of memory. */
+static char *make_path(const struct prefix_folder *folder, const struct file_key *key)
+{
+    char name[NAME_BYTES];
+    size_t n = strlen(folder->path) + 1 + NAME_BYTES;
+    char *path = afmoe__alloc_array(n, 1);
+    make_name(name, folder, key);
+    if (path) snprintf(path, n, "%s/%s", folder->path, name);
+    return path;
+}
+
 static void remove_file(const struct prefix_folder *folder, const char *name)
 {
     unlinkat(folder->descriptor, name, 0);
@@ -286,12 +297,8 @@ static bool is_there(const struct prefix_folder *folder, const struct file_key *
 static afmoe_status write_file(const struct prefix_folder *folder, const struct session *session,
                                const struct file_key *key)
 {
-    char name[NAME_BYTES];
-    size_t n_path = strlen(folder->path) + 1 + NAME_BYTES;
-    char *path = afmoe__alloc_array(n_path, 1);
+    char *path = make_path(folder, key);
     if (!path) return AFMOE_NO_MEMORY;
-    make_name(name, folder, key);
-    snprintf(path, n_path, "%s/%s", folder->path, name);
     afmoe_status status = afmoe__session_save(session, folder->fingerprint, path, false, NULL);
     afmoe__free(path);
     return status;
@@ -347,12 +354,8 @@ static afmoe_status check_writable(const struct prefix_folder *folder, afmoe_err
 {
     const struct file_key none = {.n_tokens = 0};
     struct replace_file file;
-    char name[NAME_BYTES];
-    size_t n_path = strlen(folder->path) + 1 + NAME_BYTES;
-    char *path = afmoe__alloc_array(n_path, 1);
-    if (!path) return afmoe__fail_memory(error, n_path, "the name of a file");
-    make_name(name, folder, &none);
-    snprintf(path, n_path, "%s/%s", folder->path, name);
+    char *path = make_path(folder, &none);
+    if (!path) return afmoe__fail_memory(error, strlen(folder->path) + 1 + NAME_BYTES, "the name of a file");
     afmoe_status status = afmoe__replace_file_begin(&file, path, error);
     if (status == AFMOE_OK) afmoe__replace_file_discard(&file);
     afmoe__free(path);

@@ -1,5 +1,5 @@
-/* Prefixes on disk: what finished sessions leave in a folder, so that a new one with the same beginning, of this process
- * or another, starts from there. The form of names is at the top of prefix_folder.c.
+/* Prefixes on disk: what finished sessions leave in a folder, so that a new one with the same beginning, of this
+ * process or another, starts from there. The form of names is at the top of prefix_folder.c.
  *
  * Nothing but opening it fails: what cannot be written is left out, what is gone or damaged is not known. Thread safe;
  * any number of processes may use a folder at once. Not for a child of fork. */
