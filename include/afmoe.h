@@ -33,8 +33,9 @@
  *   Structs    begin with `size`, the caller's sizeof. X_init(&x, sizeof x) sets it and all defaults, within that size;
  *              a NULL options pointer means these defaults. Zero has no second meaning. Structs only ever grow at the
  *              end: one smaller than this header's (an older caller) gets the defaults for what it lacks; a larger one
- *              is accepted when the unknown tail is zero and answers AFMOE_UNSUPPORTED otherwise. For structs that come
- *              out, set `size` before the call; only what fits is written.
+ *              is accepted when the unknown tail is zero and answers AFMOE_UNSUPPORTED otherwise. A size that cuts a
+ *              field is AFMOE_INVALID. For structs that come out, set `size` before the call: only what fits is
+ *              written.
  *   Strings    are UTF-8 with an explicit length in bytes where any byte may occur, else NUL-terminated.
  *   Buffers    when one is too small: AFMOE_CAPACITY, the needed count in *out_n, nothing else written. A NULL buffer
  *              with capacity 0 asks for the count. out_n may be NULL where a buffer stands beside it.
@@ -608,6 +609,7 @@ AFMOE_API void afmoe_append_result_init(afmoe_append_result *result, uint32_t si
 /** Extend the timeline by n tokens and leave the logits of the last one.
  *
  *  INVALID: an id outside the vocabulary; nothing was changed. CONTEXT_FULL: no room for all n; nothing was changed.
+ *  STATE: the log-probability of the first token is asked for and the logits before it are gone; nothing was changed.
  *  CANCELLED: whole chunks computed so far are kept, result->n_tokens says how many; if there is one, logits are gone
  *  until the next append. NO_MEMORY: as CANCELLED. n = 0 does nothing. */
 AFMOE_API afmoe_status afmoe_session_append(afmoe_session *session, const afmoe_token *tokens, uint64_t n_tokens,

@@ -12,7 +12,7 @@ afmoe_status afmoe_context_create(afmoe_context **out, afmoe_model *model, const
     if (status != AFMOE_OK) return status;
     *out = NULL;
     if ((status = afmoe__check_argument(model, "model", error)) != AFMOE_OK) return status;
-    status = afmoe__struct_read(&full, sizeof full, options, "afmoe_context_options", error);
+    status = STRUCT_READ(&full, options, afmoe_context_options, error);
     if (status != AFMOE_OK) return status;
     if (!model->checkpoint.has_weights)
         return afmoe__fail(error, AFMOE_STATE, "the model was opened without weights (tokenizer_only or inspect_only)");
@@ -46,7 +46,7 @@ afmoe_status afmoe_context_get_info(afmoe_context *context, afmoe_context_info *
     afmoe_context_info_init(&full, sizeof full);
     afmoe_status status = afmoe__check_argument(context, "context", error);
     if (status == AFMOE_OK) status = afmoe__check_argument(info, "info", error);
-    if (status == AFMOE_OK) status = afmoe__struct_check_out(info, "afmoe_context_info", error);
+    if (status == AFMOE_OK) status = STRUCT_CHECK_OUT(info, afmoe_context_info, error);
     if (status == AFMOE_OK) status = afmoe__context_check_process(context->core, error);
     if (status != AFMOE_OK) return status;
     afmoe__context_info(context->core, &full);

@@ -45,8 +45,8 @@ afmoe_status afmoe_generate(afmoe_session *session, afmoe_sampler *sampler, cons
     afmoe_generate_result full_result;
     afmoe_generate_options_init(&full, sizeof full);
     afmoe_generate_result_init(&full_result, sizeof full_result);
-    afmoe_status status = afmoe__struct_read(&full, sizeof full, options, "afmoe_generate_options", error);
-    if (status == AFMOE_OK) status = afmoe__struct_check_out(result, "afmoe_generate_result", error);
+    afmoe_status status = STRUCT_READ(&full, options, afmoe_generate_options, error);
+    if (status == AFMOE_OK) status = STRUCT_CHECK_OUT(result, afmoe_generate_result, error);
     if (status == AFMOE_OK) status = afmoe__session_enter_to_change(session, error);
     if (status != AFMOE_OK) return status;
     if (!sampler) {

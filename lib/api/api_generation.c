@@ -34,7 +34,7 @@ static afmoe_status read_options(afmoe_generation *generation, const afmoe_gener
     afmoe_generate_options_init(full, sizeof *full);
     afmoe_generate_result_init(&generation->result, sizeof generation->result);
     afmoe_error_init(&generation->error, sizeof generation->error);
-    afmoe_status status = afmoe__struct_read(full, sizeof *full, options, "afmoe_generate_options", error);
+    afmoe_status status = STRUCT_READ(full, options, afmoe_generate_options, error);
     if (status == AFMOE_OK && full->on_piece)
         return afmoe__fail(error, AFMOE_INVALID, "on_piece is set, but the pieces of a generation are asked for");
     return status;
@@ -177,7 +177,7 @@ static afmoe_status next(afmoe_generation *generation, afmoe_piece *piece, afmoe
 afmoe_status afmoe_generation_next(afmoe_generation *generation, afmoe_piece *piece, afmoe_error *error)
 {
     afmoe_status status = afmoe__check_argument(piece, "piece", error);
-    if (status == AFMOE_OK) status = afmoe__struct_check_out(piece, "afmoe_piece", error);
+    if (status == AFMOE_OK) status = STRUCT_CHECK_OUT(piece, afmoe_piece, error);
     if (status == AFMOE_OK) status = enter(generation, error);
     if (status != AFMOE_OK) return status;
     status = next(generation, piece, error);
@@ -189,7 +189,7 @@ afmoe_status afmoe_generation_get_result(afmoe_generation *generation, afmoe_gen
                                          afmoe_error *error)
 {
     afmoe_status status = afmoe__check_argument(result, "result", error);
-    if (status == AFMOE_OK) status = afmoe__struct_check_out(result, "afmoe_generate_result", error);
+    if (status == AFMOE_OK) status = STRUCT_CHECK_OUT(result, afmoe_generate_result, error);
     if (status == AFMOE_OK) status = enter(generation, error);
     if (status != AFMOE_OK) return status;
     afmoe__generation_measure(&generation->core);

@@ -23,9 +23,9 @@ afmoe_status afmoe_estimate(const char *path, const afmoe_model_options *model_o
     afmoe_memory_init(&full, sizeof full);
     afmoe_status status = afmoe__check_argument(path, "path", error);
     if (status == AFMOE_OK) status = afmoe__check_argument(out, "out", error);
-    if (status == AFMOE_OK) status = afmoe__struct_check_out(out, "afmoe_memory", error);
+    if (status == AFMOE_OK) status = STRUCT_CHECK_OUT(out, afmoe_memory, error);
     if (status == AFMOE_OK)
-        status = afmoe__struct_read(&options, sizeof options, context_options, "afmoe_context_options", error);
+        status = STRUCT_READ(&options, context_options, afmoe_context_options, error);
     if (status == AFMOE_OK) status = afmoe__model_open(&model, &source, model_options, true, error);
     if (status != AFMOE_OK) return status;
     status = estimate_context(model, &options, n_sessions, n_tokens, &full, error);
@@ -40,7 +40,7 @@ afmoe_status afmoe_context_get_memory(afmoe_context *context, afmoe_memory *out,
     afmoe_memory_init(&full, sizeof full);
     afmoe_status status = afmoe__check_argument(context, "context", error);
     if (status == AFMOE_OK) status = afmoe__check_argument(out, "out", error);
-    if (status == AFMOE_OK) status = afmoe__struct_check_out(out, "afmoe_memory", error);
+    if (status == AFMOE_OK) status = STRUCT_CHECK_OUT(out, afmoe_memory, error);
     if (status != AFMOE_OK) return status;
     afmoe__model_memory(context->model, &full.weights_mapped, &full.weights_private);
     afmoe__context_memory(context->core, &full);

@@ -140,7 +140,7 @@ afmoe_status afmoe__model_open(afmoe_model **out, const struct checkpoint_source
 {
     afmoe_model_options full;
     afmoe_model_options_init(&full, sizeof full);
-    afmoe_status status = afmoe__struct_read(&full, sizeof full, options, "afmoe_model_options", error);
+    afmoe_status status = STRUCT_READ(&full, options, afmoe_model_options, error);
     if (status == AFMOE_OK) status = check_options(&full, error);
     if (status != AFMOE_OK) return status;
     afmoe_model *model = afmoe__alloc_zeroed(1, sizeof *model);
@@ -255,7 +255,7 @@ afmoe_status afmoe_model_get_info(const afmoe_model *model, afmoe_model_info *in
     afmoe_model_info_init(&full, sizeof full);
     afmoe_status status = afmoe__check_argument(model, "model", error);
     if (status == AFMOE_OK) status = afmoe__check_argument(info, "info", error);
-    if (status == AFMOE_OK) status = afmoe__struct_check_out(info, "afmoe_model_info", error);
+    if (status == AFMOE_OK) status = STRUCT_CHECK_OUT(info, afmoe_model_info, error);
     if (status != AFMOE_OK) return status;
     const struct checkpoint *checkpoint = &model->checkpoint;
     full.container = checkpoint->container;
@@ -317,7 +317,7 @@ afmoe_status afmoe_model_get_tensor(const afmoe_model *model, uint64_t index, af
     afmoe_tensor_info_init(&full, sizeof full);
     afmoe_status status = afmoe__check_argument(model, "model", error);
     if (status == AFMOE_OK) status = afmoe__check_argument(info, "info", error);
-    if (status == AFMOE_OK) status = afmoe__struct_check_out(info, "afmoe_tensor_info", error);
+    if (status == AFMOE_OK) status = STRUCT_CHECK_OUT(info, afmoe_tensor_info, error);
     if (status != AFMOE_OK) return status;
     const struct tensor_table *table = &model->checkpoint.tensors;
     if (index >= table->n)
@@ -360,7 +360,7 @@ afmoe_status afmoe_model_sampler_options(const afmoe_model *model, afmoe_sampler
     afmoe_sampler_options_init(&full, sizeof full);
     afmoe_status status = afmoe__check_argument(model, "model", error);
     if (status == AFMOE_OK) status = afmoe__check_argument(options, "options", error);
-    if (status == AFMOE_OK) status = afmoe__struct_check_out(options, "afmoe_sampler_options", error);
+    if (status == AFMOE_OK) status = STRUCT_CHECK_OUT(options, afmoe_sampler_options, error);
     if (status != AFMOE_OK) return status;
     const struct generation_config *generation = &model->checkpoint.generation;
     if (generation->has_temperature) full.temperature = (float)generation->temperature;

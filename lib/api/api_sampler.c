@@ -12,7 +12,7 @@ afmoe_status afmoe_sampler_create(afmoe_sampler **out, afmoe_model *model, const
     if (status != AFMOE_OK) return status;
     *out = NULL;
     status = afmoe__check_argument(model, "model", error);
-    if (status == AFMOE_OK) status = afmoe__struct_read(&full, sizeof full, options, "afmoe_sampler_options", error);
+    if (status == AFMOE_OK) status = STRUCT_READ(&full, options, afmoe_sampler_options, error);
     if (status != AFMOE_OK) return status;
     afmoe_sampler *sampler = afmoe__alloc_zeroed(1, sizeof *sampler);
     if (!sampler) return afmoe__fail_memory(error, sizeof *sampler, "a sampler");

@@ -32,7 +32,7 @@ static afmoe_status read_options(struct scheduler *out, const afmoe_scheduler_op
 {
     afmoe_scheduler_options full;
     afmoe_scheduler_options_init(&full, sizeof full);
-    afmoe_status status = afmoe__struct_read(&full, sizeof full, options, "afmoe_scheduler_options", error);
+    afmoe_status status = STRUCT_READ(&full, options, afmoe_scheduler_options, error);
     if (status == AFMOE_OK) status = check_range(full.max_running, 4096, "max_running", error);
     if (status == AFMOE_OK) status = check_range(full.max_waiting, 1 << 20, "max_waiting", error);
     if (status == AFMOE_OK) status = check_range(full.max_prompt_tokens, 4096, "max_prompt_tokens", error);
@@ -153,7 +153,7 @@ static afmoe_status fill(struct held_request *held, afmoe_scheduler *scheduler, 
     held->on_done = request->on_done;
     held->on_done_data = request->on_done_data;
     afmoe_status status =
-        afmoe__struct_read(&core->options, sizeof core->options, request->options, "afmoe_generate_options", error);
+        STRUCT_READ(&core->options, request->options, afmoe_generate_options, error);
     if (status == AFMOE_OK) status = hold(held, scheduler, request, error);
     if (status != AFMOE_OK) return status;
     core->from = afmoe__session_source(held->session, held->sampler ? held->sampler->core : scheduler->greedy);
@@ -170,7 +170,7 @@ afmoe_status afmoe_scheduler_submit(afmoe_scheduler *scheduler, const afmoe_requ
     afmoe_request_init(&full, sizeof full);
     afmoe_status status = afmoe__check_argument(scheduler, "scheduler", error);
     if (status == AFMOE_OK) status = afmoe__check_argument(request, "request", error);
-    if (status == AFMOE_OK) status = afmoe__struct_read(&full, sizeof full, request, "afmoe_request", error);
+    if (status == AFMOE_OK) status = STRUCT_READ(&full, request, afmoe_request, error);
     if (status == AFMOE_OK) status = afmoe__context_check_process(scheduler->context->core, error);
     if (status != AFMOE_OK) return status;
     struct held_request *held = afmoe__alloc_zeroed(1, sizeof *held);
@@ -222,7 +222,7 @@ afmoe_status afmoe_scheduler_get_info(afmoe_scheduler *scheduler, afmoe_schedule
     afmoe_scheduler_info_init(&full, sizeof full);
     afmoe_status status = afmoe__check_argument(scheduler, "scheduler", error);
     if (status == AFMOE_OK) status = afmoe__check_argument(info, "info", error);
-    if (status == AFMOE_OK) status = afmoe__struct_check_out(info, "afmoe_scheduler_info", error);
+    if (status == AFMOE_OK) status = STRUCT_CHECK_OUT(info, afmoe_scheduler_info, error);
     if (status == AFMOE_OK) status = afmoe__context_check_process(scheduler->context->core, error);
     if (status != AFMOE_OK) return status;
     afmoe__scheduler_counts(&scheduler->core, &full.n_waiting, &full.n_running, &full.n_done);

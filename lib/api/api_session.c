@@ -94,9 +94,9 @@ static afmoe_status compute(enum compute_call call, afmoe_session *session, cons
     afmoe_append_result full_result;
     afmoe_append_options_init(&full, sizeof full);
     afmoe_append_result_init(&full_result, sizeof full_result);
-    afmoe_status status = afmoe__struct_read(&full, sizeof full, options, "afmoe_append_options", error);
+    afmoe_status status = STRUCT_READ(&full, options, afmoe_append_options, error);
     if (status == AFMOE_OK) status = afmoe__check_reserved(full.reserved, "afmoe_append_options", error);
-    if (status == AFMOE_OK) status = afmoe__struct_check_out(result, "afmoe_append_result", error);
+    if (status == AFMOE_OK) status = STRUCT_CHECK_OUT(result, afmoe_append_result, error);
     if (status == AFMOE_OK) status = afmoe__session_enter_to_change(session, error);
     if (status != AFMOE_OK) return status;
     if (call == CALL_APPEND)
@@ -272,7 +272,7 @@ afmoe_status afmoe_session_get_stats(afmoe_session *session, afmoe_session_stats
     afmoe_session_stats full;
     afmoe_session_stats_init(&full, sizeof full);
     afmoe_status status = afmoe__check_argument(stats, "stats", error);
-    if (status == AFMOE_OK) status = afmoe__struct_check_out(stats, "afmoe_session_stats", error);
+    if (status == AFMOE_OK) status = STRUCT_CHECK_OUT(stats, afmoe_session_stats, error);
     if (status == AFMOE_OK) status = afmoe__session_enter(session, error);
     if (status != AFMOE_OK) return status;
     afmoe__session_stats(session->core, &full);

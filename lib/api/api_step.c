@@ -26,7 +26,7 @@ static afmoe_status check_items(const struct step_call *call, uint64_t n_items, 
 {
     for (uint64_t i = 0; i < n_items; i++) {
         afmoe_step_item full;
-        afmoe_status status = afmoe__struct_read(&full, sizeof full, item_at(call, i), "afmoe_step_item", error);
+        afmoe_status status = STRUCT_READ(&full, item_at(call, i), afmoe_step_item, error);
         if (status != AFMOE_OK) return status;
         if (item_at(call, i)->size != call->item_bytes || call->item_bytes < sizeof full)
             return afmoe__fail(error, AFMOE_INVALID, "items[%llu].size is %u, items[0].size %llu, at least %zu",
@@ -65,9 +65,9 @@ static void begin_item(struct step_call *call, afmoe_step_item *item)
     afmoe_append_options full;
     afmoe_error *error = &call->text;
     afmoe_append_options_init(&full, sizeof full);
-    afmoe_status status = afmoe__struct_read(&full, sizeof full, item->options, "afmoe_append_options", error);
+    afmoe_status status = STRUCT_READ(&full, item->options, afmoe_append_options, error);
     if (status == AFMOE_OK) status = afmoe__check_reserved(full.reserved, "afmoe_append_options", error);
-    if (status == AFMOE_OK) status = afmoe__struct_check_out(item->result, "afmoe_append_result", error);
+    if (status == AFMOE_OK) status = STRUCT_CHECK_OUT(item->result, afmoe_append_result, error);
     if (status == AFMOE_OK) status = afmoe__check_argument(item->session, "session", error);
     if (status == AFMOE_OK && item->session->context != call->context)
         status = afmoe__fail(error, AFMOE_INVALID, "the session belongs to another context");
@@ -84,7 +84,7 @@ static afmoe_status read_call(struct step_call *call, afmoe_step_item *items, ui
     afmoe_status status = afmoe__check_argument(call->context, "context", error);
     if (status == AFMOE_OK && n_items) status = afmoe__check_argument(items, "items", error);
     if (status == AFMOE_OK)
-        status = afmoe__struct_read(&call->options, sizeof call->options, options, "afmoe_step_options", error);
+        status = STRUCT_READ(&call->options, options, afmoe_step_options, error);
     if (status == AFMOE_OK) status = afmoe__check_reserved(call->options.reserved, "afmoe_step_options", error);
     if (status == AFMOE_OK) status = afmoe__context_check_process(call->context->core, error);
     if (status != AFMOE_OK || n_items == 0) return status;

@@ -21,7 +21,7 @@ afmoe_status afmoe_tokenize(const afmoe_model *model, const char *text, uint64_t
     if (!out_n) out_n = &ignored;
     afmoe_status status = afmoe__model_need_tokenizer(model, error);
     if (status == AFMOE_OK && text_bytes) status = afmoe__check_argument(text, "text", error);
-    if (status == AFMOE_OK) status = afmoe__struct_read(&full, sizeof full, options, "afmoe_tokenize_options", error);
+    if (status == AFMOE_OK) status = STRUCT_READ(&full, options, afmoe_tokenize_options, error);
     if (status != AFMOE_OK) return status;
     return afmoe__tokenizer_encode(model->tokenizer, text, text_bytes, &full, out, capacity, out_n, error);
 }
@@ -76,7 +76,7 @@ afmoe_status afmoe_chat_tokenize(const afmoe_model *model, const char *const *ro
     afmoe_chat_options_init(&full, sizeof full);
     if (!out_n) out_n = &ignored;
     afmoe_status status = afmoe__model_need_tokenizer(model, error);
-    if (status == AFMOE_OK) status = afmoe__struct_read(&full, sizeof full, options, "afmoe_chat_options", error);
+    if (status == AFMOE_OK) status = STRUCT_READ(&full, options, afmoe_chat_options, error);
     if (status != AFMOE_OK) return status;
     return afmoe__chatml_encode(model->tokenizer, roles, contents, n_messages, &full, out, capacity, out_n, error);
 }

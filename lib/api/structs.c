@@ -15,32 +15,32 @@ static uint32_t given_size(const void *given)
     return size;
 }
 
-static afmoe_status check_size(const void *given, const char *name, afmoe_error *error)
+static afmoe_status check_size(const void *given, const struct struct_type *type, afmoe_error *error)
 {
-    if (given_size(given) > sizeof(uint32_t) && given_size(given) <= MAX_STRUCT_BYTES) return AFMOE_OK;
-    return afmoe__fail(error, AFMOE_INVALID, "%s: size is %u; call %s_init first", name, given_size(given), name);
+    uint32_t size = given_size(given);
+    if (size > sizeof size && size <= MAX_STRUCT_BYTES && size % type->alignment == 0) return AFMOE_OK;
+    return afmoe__fail(error, AFMOE_INVALID, "%s: size is %u; call %s_init first", type->name, size, type->name);
 }
 
-afmoe_status afmoe__struct_read(void *full, uint32_t full_bytes, const void *given, const char *name,
-                                afmoe_error *error)
+afmoe_status afmoe__struct_read(void *full, const void *given, const struct struct_type *type, afmoe_error *error)
 {
     if (!given) return AFMOE_OK;
-    afmoe_status status = check_size(given, name, error);
+    afmoe_status status = check_size(given, type, error);
     if (status != AFMOE_OK) return status;
-    uint32_t size = given_size(given);
-    for (uint32_t i = full_bytes; i < size; i++)
+    uint32_t size = given_size(given), known = type->n_bytes;
+    for (uint32_t i = known; i < size; i++)
         if (((const unsigned char *)given)[i] != 0)
             return afmoe__fail(error, AFMOE_UNSUPPORTED,
-                               "%s: byte %u is set, but this library (version %s) knows only %u bytes of it", name, i,
-                               afmoe_version_string(), full_bytes);
-    memcpy(full, given, size < full_bytes ? size : full_bytes);
-    memcpy(full, &full_bytes, sizeof full_bytes);
+                               "%s: byte %u is set, but this library (version %s) knows only %u bytes of it",
+                               type->name, i, afmoe_version_string(), known);
+    memcpy(full, given, size < known ? size : known);
+    memcpy(full, &known, sizeof known);
     return AFMOE_OK;
 }
 
-afmoe_status afmoe__struct_check_out(const void *given, const char *name, afmoe_error *error)
+afmoe_status afmoe__struct_check_out(const void *given, const struct struct_type *type, afmoe_error *error)
 {
-    return given ? check_size(given, name, error) : AFMOE_OK;
+    return given ? check_size(given, type, error) : AFMOE_OK;
 }
 
 void afmoe__struct_write(void *given, const void *full, uint32_t full_bytes)

@@ -6,14 +6,24 @@
 
 #include "afmoe.h"
 
+/* What is known of a type. */
+struct struct_type {
+    const char *name;
+    uint32_t n_bytes, alignment;
+};
+#define STRUCT_TYPE(type) (&(const struct struct_type){#type, sizeof(type), _Alignof(type)})
+
 /* Copy the caller's struct over `full`, which holds the defaults. `given` NULL: the defaults. Smaller: the rest keeps
- * its defaults. Larger: UNSUPPORTED unless the unknown tail is zero. INVALID for a size below one field. full->size
- * ends as full_bytes. */
-afmoe_status afmoe__struct_read(void *full, uint32_t full_bytes, const void *given, const char *name,
-                                afmoe_error *error);
+ * its defaults. Larger: UNSUPPORTED unless the unknown tail is zero. INVALID for a size no version of it can have:
+ * below one field, or one that would cut a field (all are as wide as they are aligned). full->size ends as sizeof. */
+#define STRUCT_READ(full, given, type, error) afmoe__struct_read(full, given, STRUCT_TYPE(type), error)
+
+afmoe_status afmoe__struct_read(void *full, const void *given, const struct struct_type *type, afmoe_error *error);
 
 /* Check that `given` (NULL is fine) can be written to: the size is set. */
-afmoe_status afmoe__struct_check_out(const void *given, const char *name, afmoe_error *error);
+#define STRUCT_CHECK_OUT(given, type, error) afmoe__struct_check_out(given, STRUCT_TYPE(type), error)
+
+afmoe_status afmoe__struct_check_out(const void *given, const struct struct_type *type, afmoe_error *error);
 
 /* Copy as much of `full` as the caller's size holds; its size field stays. NULL is fine. */
 void afmoe__struct_write(void *given, const void *full, uint32_t full_bytes);

@@ -3,6 +3,7 @@
 #include "fuzz.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 /* A struct's size as an older or newer caller may give it. */
@@ -117,6 +118,13 @@ static uint64_t length_of(afmoe_session *session)
     return stats.n_tokens;
 }
 
+static bool has_logits(afmoe_session *session)
+{
+    const float *logits;
+    uint64_t n;
+    return afmoe_session_logits_view(session, &logits, &n, NULL) == AFMOE_OK;
+}
+
 static int32_t stop_progress(void *user_data, uint64_t done, uint64_t total)
 {
     REQUIRE(done <= total);
@@ -131,6 +139,7 @@ static void append(struct choices *c, afmoe_session *session)
     afmoe_token tokens[MOST_TOKENS];
     uint64_t positions[MOST_POSITIONS], before = length_of(session), n = choose_below(c, MOST_TOKENS + 1);
     int32_t stop = choose_u8(c) > 250;
+    bool had_logits = has_logits(session);
     afmoe_append_result result;
     afmoe_error error;
     afmoe_error_init(&error, sizeof error);
@@ -168,8 +177,9 @@ static void append(struct choices *c, afmoe_session *session)
     } else {
         status = CHECK_ONE_OF(afmoe_session_append(session, tokens, n, &options.x, &result, &error), AFMOE_OK,
                               AFMOE_INVALID, AFMOE_CONTEXT_FULL, AFMOE_CANCELLED, AFMOE_UNSUPPORTED, AFMOE_CAPACITY,
-                              AFMOE_NUMERIC);
+                              AFMOE_NUMERIC, AFMOE_STATE);
         REQUIRE(status != AFMOE_OK || length_of(session) == before + n);
+        REQUIRE(status != AFMOE_STATE || (options.x.logprob_begin == before && !had_logits));
     }
     if (status != AFMOE_OK && status != AFMOE_CANCELLED && status != AFMOE_NUMERIC)
         REQUIRE(length_of(session) == before);

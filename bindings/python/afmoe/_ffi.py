@@ -1983,8 +1983,9 @@ class Functions:
     Extend the timeline by n tokens and leave the logits of the last one.
 
     INVALID: an id outside the vocabulary; nothing was changed. CONTEXT_FULL: no room for all n; nothing was
-    changed. CANCELLED: whole chunks computed so far are kept, result->n_tokens says how many; if there is one,
-    logits are gone until the next append. NO_MEMORY: as CANCELLED. n = 0 does nothing."""
+    changed. STATE: the log-probability of the first token is asked for and the logits before it are gone;
+    nothing was changed. CANCELLED: whole chunks computed so far are kept, result->n_tokens says how many; if
+    there is one, logits are gone until the next append. NO_MEMORY: as CANCELLED. n = 0 does nothing."""
 
     afmoe_session_sync: Callable[..., int]
     """afmoe_session_sync(session, tokens, n_tokens, options, result, error)

@@ -2527,6 +2527,7 @@ extern "C" {
     #[doc = " Extend the timeline by n tokens and leave the logits of the last one."]
     #[doc = ""]
     #[doc = "  INVALID: an id outside the vocabulary; nothing was changed. CONTEXT_FULL: no room for all n; nothing was changed."]
+    #[doc = "  STATE: the log-probability of the first token is asked for and the logits before it are gone; nothing was changed."]
     #[doc = "  CANCELLED: whole chunks computed so far are kept, result->n_tokens says how many; if there is one, logits are gone"]
     #[doc = "  until the next append. NO_MEMORY: as CANCELLED. n = 0 does nothing."]
     pub fn afmoe_session_append(
