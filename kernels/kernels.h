@@ -40,15 +40,16 @@ struct product_kernels {
     /* How both products read their activations: floats, or what `prepare` of that kind has made of them. */
     enum activation_kind activation;
 
-    /* One token: out[r] = sum_k rows[r][k] * x[k], r < n_rows; rows `row_bytes` apart. */
+    /* One token: out[r] = sum_k rows[r][k] * x[k], r < n_rows; rows `row_bytes` apart. `next`: what will be read after
+     * them: a hint, any address. */
     void (*one_token)(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,
-                      uint64_t n_columns);
+                      uint64_t n_columns, const void *next);
 
     /* Many tokens: out[t * out_stride + r] = sum_k rows[r][k] * x[t][k], t < n_tokens; x[t] may lie anywhere.
      * scratch: panel_scratch_bytes(n_columns) bytes, 64-byte aligned, where a panel of rows is decoded once for all
      * tokens. Same bits as one_token for every row and token. */
     void (*panel)(float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens, const void *rows,
-                  uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns, void *scratch);
+                  uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns, const void *next, void *scratch);
     uint64_t (*panel_scratch_bytes)(uint64_t n_columns);
 };
 

@@ -105,14 +105,17 @@ static uint64_t no_scratch(uint64_t n_columns)
 
 #define DEFINE_PRODUCT(name, format)                                                                                   \
     static void panel_##name(float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens,                 \
-                             const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns, void *scratch) \
+                             const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,                \
+                             const void *next, void *scratch)                                                          \
     {                                                                                                                  \
+        (void)next;                                                                                                    \
         (void)scratch;                                                                                                 \
         panel(format, afmoe__decode_##name, out, out_stride, x, n_tokens, rows, row_bytes, n_rows, n_columns);         \
     }                                                                                                                  \
     static void one_token_##name(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,     \
-                                 uint64_t n_columns)                                                                   \
+                                 uint64_t n_columns, const void *next)                                                 \
     {                                                                                                                  \
+        (void)next;                                                                                                    \
         panel(format, afmoe__decode_##name, out, 0, &x, 1, rows, row_bytes, n_rows, n_columns);                        \
     }
 

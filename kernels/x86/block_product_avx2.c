@@ -94,8 +94,10 @@ static void one_token_decoded(decode_fn decode, const int block_bytes, float *ou
 
 #define DEFINE_PANEL(name, decode)                                                                                     \
     static void panel_##name(float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens,                 \
-                             const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns, void *scratch) \
+                             const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,                \
+                             const void *next, void *scratch)                                                          \
     {                                                                                                                  \
+        (void)next;                                                                                                    \
         afmoe__panel_avx2(decode, out, out_stride, x, n_tokens, rows, row_bytes, n_rows, n_columns, scratch);          \
     }
 
@@ -105,16 +107,18 @@ static void one_token_decoded(decode_fn decode, const int block_bytes, float *ou
         decode_units(format, elements, bytes, out, row, n);                                                            \
     }                                                                                                                  \
     static void one_token_##name(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,     \
-                                 uint64_t n_columns)                                                                   \
+                                 uint64_t n_columns, const void *next)                                                 \
     {                                                                                                                  \
+        (void)next;                                                                                                    \
         one_token_units(format, elements, bytes, out, x, rows, row_bytes, n_rows, n_columns);                          \
     }                                                                                                                  \
     DEFINE_PANEL(name, decode_##name)
 
 #define DEFINE_DECODED_FORMAT(name, format, bytes)                                                                     \
     static void one_token_##name(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,     \
-                                 uint64_t n_columns)                                                                   \
+                                 uint64_t n_columns, const void *next)                                                 \
     {                                                                                                                  \
+        (void)next;                                                                                                    \
         one_token_decoded(afmoe__decode_##name, bytes, out, x, rows, row_bytes, n_rows, n_columns);                    \
     }                                                                                                                  \
     DEFINE_PANEL(name, afmoe__decode_##name)

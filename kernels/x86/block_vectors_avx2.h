@@ -152,6 +152,14 @@ FORCE_INLINE __m256i shifted_bytes(__m256i bytes, int shift, uint8_t mask)
     return _mm256_and_si256(_mm256_srl_epi32(bytes, _mm_cvtsi32_si128(shift)), _mm256_set1_epi8((char)mask));
 }
 
+/* the same, then shifted left to bit `to`, by one shift in all */
+FORCE_INLINE __m256i moved_bits(__m256i bytes, int from, int to, uint8_t mask)
+{
+    if (from >= to) return shifted_bytes(bytes, from - to, (uint8_t)(mask << to));
+    __m256i moved = _mm256_sll_epi32(bytes, _mm_cvtsi32_si128(to - from));
+    return _mm256_and_si256(moved, _mm256_set1_epi8((char)(mask << to)));
+}
+
 /* low nibbles of 16 bytes, then their high nibbles */
 FORCE_INLINE __m256i nibbles_of(const uint8_t *p)
 {
@@ -207,7 +215,6 @@ FORCE_INLINE int zero_of(enum tensor_format f)
 FORCE_INLINE __m256i unit_numbers(enum tensor_format f, const uint8_t *block, int u)
 {
     int half = u / 4, quarter = u % 4;
-    __m256i q;
     switch (f) {
     case FORMAT_Q4_0: return nibbles_of(block + 2);
     case FORMAT_Q4_1: return nibbles_of(block + 4);
@@ -219,18 +226,16 @@ FORCE_INLINE __m256i unit_numbers(enum tensor_format f, const uint8_t *block, in
     case FORMAT_NVFP4: return look_up(e2m1_from_zero, nibbles_of_halves(block + 4 + 16 * u));
     case FORMAT_Q2_K: return shifted_bytes(load_bytes(block + 16 + 32 * half), 2 * quarter, 3);
     case FORMAT_Q3_K:
-        q = shifted_bytes(load_bytes(block), u, 1);
-        return _mm256_or_si256(_mm256_slli_epi32(q, 2),
+        return _mm256_or_si256(moved_bits(load_bytes(block), u, 2, 1),
                                shifted_bytes(load_bytes(block + 32 + 32 * half), 2 * quarter, 3));
     case FORMAT_Q4_K: return shifted_bytes(load_bytes(block + 16 + 32 * (u / 2)), 4 * (u % 2), 15);
     case FORMAT_Q5_K:
-        q = shifted_bytes(load_bytes(block + 16), u, 1);
-        return _mm256_or_si256(_mm256_slli_epi32(q, 4),
+        return _mm256_or_si256(moved_bits(load_bytes(block + 16), u, 4, 1),
                                shifted_bytes(load_bytes(block + 48 + 32 * (u / 2)), 4 * (u % 2), 15));
     case FORMAT_Q6_K:
-        q = shifted_bytes(load_bytes(block + 128 + 32 * half), 2 * quarter, 3);
-        return _mm256_or_si256(_mm256_slli_epi32(q, 4),
-                               shifted_bytes(load_bytes(block + 64 * half + 32 * (quarter % 2)), 4 * (quarter / 2), 15));
+        return _mm256_or_si256(moved_bits(load_bytes(block + 128 + 32 * half), 2 * quarter, 4, 3),
+                               shifted_bytes(load_bytes(block + 64 * half + 32 * (quarter % 2)), 4 * (quarter / 2),
+                                             15));
     case FORMAT_TQ2_0: return shifted_bytes(load_bytes(block + 32 * half), 2 * quarter, 3);
     default: return _mm256_setzero_si256();
     }

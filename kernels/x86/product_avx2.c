@@ -90,20 +90,23 @@ FORCE_INLINE void one_token(enum stored s, float *out, const float *x, const uin
 }
 
 static void one_token_f32(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,
-                          uint64_t n_columns)
+                          uint64_t n_columns, const void *next)
 {
+    (void)next;
     one_token(STORED_F32, out, x, rows, row_bytes, n_rows, n_columns);
 }
 
 static void one_token_f16(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,
-                          uint64_t n_columns)
+                          uint64_t n_columns, const void *next)
 {
+    (void)next;
     one_token(STORED_F16, out, x, rows, row_bytes, n_rows, n_columns);
 }
 
 static void one_token_bf16(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,
-                           uint64_t n_columns)
+                           uint64_t n_columns, const void *next)
 {
+    (void)next;
     one_token(STORED_BF16, out, x, rows, row_bytes, n_rows, n_columns);
 }
 
@@ -129,8 +132,9 @@ FORCE_INLINE void multiply_q8_0(const int R, float *out, const float *x, const u
 }
 
 static void one_token_q8_0(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,
-                           uint64_t n_columns)
+                           uint64_t n_columns, const void *next)
 {
+    (void)next;
     const uint8_t *row = rows;
     uint64_t r = 0;
     for (; r + Q8_0_ROWS <= n_rows; r += Q8_0_ROWS)
@@ -179,8 +183,10 @@ uint64_t afmoe__panel_scratch_bytes_avx2(uint64_t n_columns)
 
 #define DEFINE_PANEL(name, decode)                                                                                     \
     static void panel_##name(float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens,                 \
-                             const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns, void *scratch) \
+                             const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,                \
+                             const void *next, void *scratch)                                                          \
     {                                                                                                                  \
+        (void)next;                                                                                                    \
         afmoe__panel_avx2(decode, out, out_stride, x, n_tokens, rows, row_bytes, n_rows, n_columns, scratch);          \
     }
 

@@ -34,20 +34,23 @@ FORCE_INLINE void one_token(enum stored s, float *out, const float *x, const uin
 }
 
 static void one_token_f32(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,
-                          uint64_t n_columns)
+                          uint64_t n_columns, const void *next)
 {
+    (void)next;
     one_token(STORED_F32, out, x, rows, row_bytes, n_rows, n_columns);
 }
 
 static void one_token_f16(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,
-                          uint64_t n_columns)
+                          uint64_t n_columns, const void *next)
 {
+    (void)next;
     one_token(STORED_F16, out, x, rows, row_bytes, n_rows, n_columns);
 }
 
 static void one_token_bf16(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,
-                           uint64_t n_columns)
+                           uint64_t n_columns, const void *next)
 {
+    (void)next;
     one_token(STORED_BF16, out, x, rows, row_bytes, n_rows, n_columns);
 }
 
@@ -80,8 +83,9 @@ FORCE_INLINE void multiply_q8_0(const int R, float *out, const float *x, const u
 }
 
 static void one_token_q8_0(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,
-                           uint64_t n_columns)
+                           uint64_t n_columns, const void *next)
 {
+    (void)next;
     const uint8_t *row = rows;
     uint64_t r = 0;
     for (; r + Q8_0_ROWS <= n_rows; r += Q8_0_ROWS)
@@ -154,8 +158,10 @@ static void all_tokens(float *out, uint64_t out_stride, const float *const *x, u
 
 #define DEFINE_PANEL(name, decode)                                                                                     \
     static void panel_##name(float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens,                 \
-                             const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns, void *scratch) \
+                             const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,                \
+                             const void *next, void *scratch)                                                          \
     {                                                                                                                  \
+        (void)next;                                                                                                    \
         run_panel(decode, all_tokens, out, out_stride, x, n_tokens, rows, row_bytes, n_rows, n_columns, scratch);      \
     }
 

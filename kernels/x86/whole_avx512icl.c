@@ -7,6 +7,7 @@
 #define HAS_DOT         1
 #define TOKENS          6
 #define DOT_BYTES       _mm256_dpbusd_epi32
+#define DOT_WORDS       _mm256_dpwssd_epi32
 #define ints_dot_bytes  _mm512_dpbusd_epi32
 #define ints_dot_words  _mm512_dpwssd_epi32
 enum { LANES = 16, ROWS = 2 * LANES };

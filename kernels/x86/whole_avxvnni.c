@@ -7,6 +7,7 @@
 #define HAS_DOT         1
 #define TOKENS          4
 #define DOT_BYTES       _mm256_dpbusd_avx_epi32
+#define DOT_WORDS       _mm256_dpwssd_avx_epi32
 #define ints_dot_bytes  _mm256_dpbusd_avx_epi32
 #define ints_dot_words  _mm256_dpwssd_avx_epi32
 enum { LANES = 8, ROWS = 2 * LANES };

@@ -9,24 +9,21 @@
 #ifndef AFMOE_KERNELS_WHOLE_PANEL_X86_H
 #define AFMOE_KERNELS_WHOLE_PANEL_X86_H
 
-#ifndef KEEP_IN_ORDER
-#define KEEP_IN_ORDER(v) __asm__("" : "+x"(v))
-#endif
-/* gcc loads weights again for every token rather than keep them (a sixth of the speed); clang spills others for them. */
+#include "whole_row_x86.h"
+#include "whole_tile_x86.h"
+
+/* gcc loads weights again for every token rather than keep them (a sixth of the speed); clang spills others for
+ * them. */
 #ifdef __clang__
 #define KEEP_LOADED(v) (void)(v)
 #else
 #define KEEP_LOADED(v) KEEP_IN_ORDER(v)
 #endif
 
-#include "tile_avx2.h"
-#include "whole_row_x86.h"
-#include "whole_tile_x86.h"
 
 /* ---- Sums ---- */
 
-/* The first product of a sum, or one more: four bytes of a row with four of a token in each lane. gcc makes trees of
- * long integer sums, whose leaves do not fit the registers (a third of the speed), unless it is kept from it. */
+/* The first product of a sum, or one more: four bytes of a row with four of a token in each lane. */
 FORCE_INLINE ints add_products(ints sum, bool first, ints numbers, ints q)
 {
 #if HAS_DOT
@@ -344,21 +341,22 @@ FORCE_INLINE void multiply_rows(enum tensor_format f, enum family family, decode
                                 multiply_tokens_fn multiply, const int elements, const int bytes, float *out,
                                 uint64_t out_stride, const struct activations *x, uint64_t n_tokens,
                                 const uint8_t *rows, uint64_t row_bytes, uint64_t n, uint64_t n_columns,
-                                struct panel_scratch *scratch)
+                                struct hints hints, struct panel_scratch *scratch)
 {
     const uint8_t *blocks[ROWS];
     for (uint64_t r = 0; r < ROWS; r++) blocks[r] = rows + (r < n ? r : n - 1) * row_bytes;
     memset(scratch->acc, 0, (n_tokens + 1) * sizeof scratch->acc[0]);
-    /* While a step is computed, as many bytes are asked for of the rows that follow these, or of what lies there: a
-     * whole group of rows ahead, since the order of the memory is not that of the steps; and half of them before the
-     * tile is made, as a core waits when it has asked for some 20 lines. */
-    const uint64_t n_next = (uint64_t)bytes * STEP / (uint64_t)elements * ROWS, half = n_next / 128 * 64;
-    uintptr_t next = (uintptr_t)rows + ROWS * row_bytes;
-    for (uint64_t k = 0; k < n_columns; k += STEP, next += n_next) {
+    /* While a step is computed, as many bytes are asked for of what is read later: a whole group of rows ahead, since
+     * the order of the memory is not that of the steps; and half of them before the tile is made, as a core waits when
+     * it has asked for some 20 lines. */
+    const uint64_t step = (uint64_t)bytes * STEP / (uint64_t)elements * ROWS, half = step / 128 * 64;
+    const uint8_t *at = rows;
+    for (uint64_t k = 0; k < n_columns; k += STEP, at += step) {
         int n_units = n_columns - k < STEP ? (int)(n_columns - k) / UNIT : UNITS;
-        prefetch_bytes((const void *)next, 0, half);
+        const uint8_t *next = hinted(hints, at);
+        prefetch_bytes(next, 0, half);
         decode_tile(f, family, decode, elements, bytes, &scratch->tile, blocks, n_units);
-        multiply(scratch->acc, &scratch->tile, x, n_tokens, k, n_units, (const void *)(next + half), n_next - half);
+        multiply(scratch->acc, &scratch->tile, x, n_tokens, k, n_units, next + half, step - half);
     }
     if (n == ROWS) /* a size that the compiler knows: four times as fast */
         for (uint64_t t = 0; t < n_tokens; t++) memcpy(out + t * out_stride, scratch->acc[t], sizeof scratch->acc[t]);
@@ -369,8 +367,9 @@ FORCE_INLINE void multiply_rows(enum tensor_format f, enum family family, decode
 FORCE_INLINE void panel(enum tensor_format f, enum activation_kind kind, decode_fn decode, multiply_tokens_fn multiply,
                         const int elements, const int bytes, float *out, uint64_t out_stride, const void *const *x,
                         uint64_t n_tokens, const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows,
-                        uint64_t n_columns, void *scratch)
+                        uint64_t n_columns, const void *next, void *scratch)
 {
+    struct hints hints = hints_of(rows, n_rows * row_bytes, next, ROWS * row_bytes);
     for (uint64_t t = 0; t < n_tokens; t += CHUNK_TOKENS) {
         uint64_t n = n_tokens - t < CHUNK_TOKENS ? n_tokens - t : CHUNK_TOKENS;
         struct activations tokens[CHUNK_TOKENS + 1];
@@ -378,16 +377,17 @@ FORCE_INLINE void panel(enum tensor_format f, enum activation_kind kind, decode_
         for (uint64_t r = 0; r < n_rows; r += ROWS)
             multiply_rows(f, family_of(kind), decode, multiply, elements, bytes, out + t * out_stride + r, out_stride,
                           tokens, n, rows + r * row_bytes, row_bytes, n_rows - r < ROWS ? n_rows - r : ROWS, n_columns,
-                          scratch);
+                          hints, scratch);
     }
 }
 
 #define DEFINE_PANEL(name, format, kind, elements, bytes)                                                              \
     static void panel_##name(float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens,                 \
-                             const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns, void *scratch) \
+                             const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,                \
+                             const void *next, void *scratch)                                                          \
     {                                                                                                                  \
         panel(format, level_kind(format, kind), afmoe__decode_##name, multiply_tokens_##name, elements, bytes, out,    \
-              out_stride, x, n_tokens, rows, row_bytes, n_rows, n_columns, scratch);                                   \
+              out_stride, x, n_tokens, rows, row_bytes, n_rows, n_columns, next, scratch);                             \
     }
 
 FOR_EACH_WHOLE_FORMAT(DEFINE_PANEL)

@@ -3,15 +3,19 @@
  * streaming the weights takes the time.
  *
  * Four rows side by side, a block of each at a time: bytes of weights times bytes of activations in pairs (16 bits are
- * enough: 63 * 127 * 2), times the scales of their sub-blocks, summed to one number a row. Prefetch hints follow the
- * order of the memory, one a line: rows side by side are four streams too many for the hardware's. */
+ * enough: 63 * 127 * 2), times the scales of their sub-blocks, summed to one number a row. Side by side they share the
+ * activations: one after the other they would be read in the order of the memory, but load more, and loads from the
+ * first-level cache bound this (a fifth slower, Zen 3). Prefetch hints follow the order of the memory, one a line:
+ * four streams are too many for the hardware's. */
 #ifndef AFMOE_KERNELS_WHOLE_ROW_X86_H
 #define AFMOE_KERNELS_WHOLE_ROW_X86_H
 
 #include "tile_avx2.h"
 #include "whole_vectors_avx2.h"
 
-enum { ROW_TILE = 4, AHEAD_BYTES = 8 << 10 };
+enum { AHEAD_BYTES = 4 << 10 }; /* 2 KB and 8 KB were slower (Zen 3, two threads) */
+
+enum { GROUP = 4 }; /* rows side by side */
 
 /* What is to be taken from the numbers of a format at this level; signed numbers are made bytes for the dot product. */
 FORCE_INLINE int level_zero(enum tensor_format f)
@@ -47,24 +51,132 @@ FORCE_INLINE const int16_t *words_of(const struct activations *x)
     return (const int16_t *)(const void *)x->q;
 }
 
-/* unit_numbers as bytes from which level_zero is to be taken. */
-FORCE_INLINE __m256i level_numbers(enum tensor_format f, const uint8_t *block, int u)
+/* ---- Groups of blocks ---- */
+
+/* A block of each of GROUP rows. */
+struct group {
+    const uint8_t *first;
+    uint64_t row_bytes;
+    uint64_t k; /* the first column */
+};
+
+/* What is computed of a group: each block's I, spread over eight lanes, and its M, d and dmin in one lane each. */
+struct group_sums {
+    __m256i whole[GROUP];
+    __m128i min;
+    __m128 d, dmin;
+};
+
+FORCE_INLINE const uint8_t *block_of(const struct group *g, int row)
 {
-    __m256i q = f == FORMAT_Q8_0 ? load_32_bytes(block + 2) : unit_numbers(f, block, u);
-    return HAS_DOT && is_signed(f) ? _mm256_xor_si256(q, _mm256_set1_epi8(-128)) : q;
+    return g->first + (uint64_t)row * g->row_bytes;
 }
 
-/* Sums of four products, or of two and two. */
-FORCE_INLINE __m256i products_of(__m256i numbers, __m256i x)
+FORCE_INLINE __m256i two_of_16_bytes(const void *low, const void *high)
+{
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(load_16_bytes(low)), load_16_bytes(high), 1);
+}
+
+/* sum += products of pairs of words */
+FORCE_INLINE __m256i add_pairs(__m256i sum, __m256i a, __m256i b)
 {
 #if HAS_DOT
-    return DOT_BYTES(_mm256_setzero_si256(), numbers, x);
+    return DOT_WORDS(sum, a, b);
 #else
-    return _mm256_maddubs_epi16(numbers, x);
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+    KEEP_IN_ORDER(sum);
+    return sum;
 #endif
 }
 
-/* ---- Blocks of 256 ---- */
+FORCE_INLINE __m128i sum4x4_epi32(const __m128i v[4])
+{
+    return _mm_hadd_epi32(_mm_hadd_epi32(v[0], v[1]), _mm_hadd_epi32(v[2], v[3]));
+}
+
+/* ---- Q4_K, Q5_K ---- */
+
+FORCE_INLINE bool is_k4(enum tensor_format f)
+{
+    return f == FORMAT_Q4_K || f == FORMAT_Q5_K;
+}
+
+/* [two rows][half][row][unit of the half]: a unit's scale twice. Loaded from there to all lanes; taken from a register
+ * it is a shuffle more for each unit. */
+typedef int32_t k4_scales[GROUP / 2][2][2][4];
+
+/* Scales and minima of two blocks, one in each half (k4_bytes): scales of units 4-7 and 0-3, minima of 0-3 and 4-7. */
+FORCE_INLINE __m256i two_k4_bytes(__m256i headers)
+{
+    __m256i low6 = _mm256_and_si256(headers, _mm256_set1_epi8(63)); /* of dwords 1 and 2 */
+    __m256i last = _mm256_shuffle_epi32(headers, 3 | 3 << 2 | 3 << 4 | 3 << 6);
+    __m256i low4 = _mm256_and_si256(_mm256_srlv_epi32(last, _mm256_setr_epi32(0, 0, 0, 4, 0, 0, 0, 4)),
+                                    _mm256_set1_epi8(15));
+    __m256i outer = _mm256_shuffle_epi32(headers, 1 | 2 << 6);
+    __m256i high2 = _mm256_and_si256(_mm256_srli_epi32(outer, 2), _mm256_set1_epi8(48));
+    return _mm256_blend_epi32(_mm256_or_si256(low4, high2), low6, 0x66);
+}
+
+/* `bytes` in the same places of both halves; the others 0 */
+#define IN_BOTH_HALVES(...) _mm256_setr_epi8(__VA_ARGS__, __VA_ARGS__)
+
+/* Two at a time, as the header of a block (d, dmin, 12 bytes of scales and minima) fills half a vector: taken apart one
+ * by one they cost half as much as the weights. */
+FORCE_INLINE void begin_k4(struct group_sums *sums, k4_scales scales, const struct group *g,
+                           const struct activations *x)
+{
+    const __m256i first = IN_BOTH_HALVES(4, -1, 4, -1, 5, -1, 5, -1, 6, -1, 6, -1, 7, -1, 7, -1);
+    const __m256i last = IN_BOTH_HALVES(0, -1, 0, -1, 1, -1, 1, -1, 2, -1, 2, -1, 3, -1, 3, -1);
+    const __m256i min = IN_BOTH_HALVES(8, -1, 9, -1, 10, -1, 11, -1, 12, -1, 13, -1, 14, -1, 15, -1);
+    const __m256i x_sums = _mm256_broadcastsi128_si256(load_16_bytes(x->sum32 + g->k / 32));
+    __m256i headers[2], mins[2];
+    for (int i = 0; i < 2; i++) {
+        headers[i] = two_of_16_bytes(block_of(g, 2 * i), block_of(g, 2 * i + 1));
+        __m256i bytes = two_k4_bytes(headers[i]);
+        _mm256_storeu_si256((__m256i *)(void *)scales[i][0], _mm256_shuffle_epi8(bytes, first));
+        _mm256_storeu_si256((__m256i *)(void *)scales[i][1], _mm256_shuffle_epi8(bytes, last));
+        mins[i] = _mm256_madd_epi16(_mm256_shuffle_epi8(bytes, min), x_sums);
+    }
+    __m256i pairs = _mm256_hadd_epi32(mins[0], mins[1]), apart = _mm256_hadd_epi32(pairs, pairs); /* 0 2, 1 3 */
+    sums->min = _mm_unpacklo_epi32(_mm256_castsi256_si128(apart), _mm256_extracti128_si256(apart, 1));
+    __m256i both = _mm256_unpacklo_epi32(headers[0], headers[1]); /* d and dmin of 0 2, 1 3 */
+    __m128i four = _mm_unpacklo_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
+    __m256 eight = _mm256_cvtph_ps(
+        _mm_shuffle_epi8(four, _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15)));
+    sums->d = _mm256_castps256_ps128(eight);
+    sums->dmin = _mm256_extractf128_ps(eight, 1);
+}
+
+/* Units 2j and 2j + 1 of a block. Loaded once: gcc makes a memory operand of every use. */
+FORCE_INLINE void two_units(enum tensor_format f, __m256i out[2], const uint8_t *block, __m256i fifth, int j)
+{
+    __m256i nibbles = load_32_bytes(block + (f == FORMAT_Q5_K ? 48 : 16) + 32 * j);
+    KEEP_IN_ORDER(nibbles);
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; i++) {
+        out[i] = shifted_bytes(nibbles, 4 * i, 15);
+        if (f == FORMAT_Q5_K) out[i] = _mm256_or_si256(out[i], moved_bits(fifth, 2 * j + i, 4, 1));
+    }
+}
+
+FORCE_INLINE void sum_k4(enum tensor_format f, struct group_sums *sums, const struct group *g,
+                         const struct activations *x)
+{
+    k4_scales scales;
+    begin_k4(sums, scales, g, x);
+    for (int r = 0; r < GROUP; r++) {
+        __m256i whole = _mm256_setzero_si256(), fifth = load_32_bytes(block_of(g, r) + 16), numbers[2];
+#pragma GCC unroll 8
+        for (int u = 0; u < 8; u++) {
+            if (u % 2 == 0) two_units(f, numbers, block_of(g, r), fifth, u / 2);
+            __m256i products = _mm256_maddubs_epi16(numbers[u % 2], load_32_bytes(x->q + g->k + 32 * (uint64_t)u));
+            whole = add_pairs(whole, products, _mm256_set1_epi32(scales[r / 2][u / 4][r % 2][u % 4]));
+        }
+        sums->whole[r] = whole;
+    }
+}
+
+/* ---- Other formats of 256 ---- */
 
 /* The words of `scales` that unit u needs: its one scale everywhere, or its two in one half each. scales: both halves
  * all eight, or the even ones and the odd ones. */
@@ -81,55 +193,61 @@ FORCE_INLINE __m256i spread_scales(enum tensor_format f, __m256i scales)
     return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(scales, apart), 0 | 2 << 2 | 1 << 4 | 3 << 6);
 }
 
+/* sum += unit u of a block times the activations at k. Bytes above 127 do not go with those of 16 bits: two of their
+ * products overflow. */
+FORCE_INLINE __m256i add_unit(enum tensor_format f, __m256i sum, __m256i scale, const uint8_t *block, int u,
+                              const struct activations *x, uint64_t k)
+{
+    __m256i q = unit_numbers(f, block, u);
+    if (!is_signed(f)) return add_pairs(sum, _mm256_maddubs_epi16(q, load_32_bytes(x->q + k)), scale);
+#if HAS_DOT
+    q = _mm256_xor_si256(q, _mm256_set1_epi8(-128));
+    __m256i products = DOT_BYTES(_mm256_setzero_si256(), q, load_32_bytes(x->q + k));
+    return _mm256_add_epi32(sum, _mm256_mullo_epi32(products, _mm256_srai_epi32(scale, 16)));
+#else
+    __m256i low = _mm256_mullo_epi16(_mm256_cvtepi8_epi16(_mm256_castsi256_si128(q)), scale);
+    __m256i high = _mm256_mullo_epi16(_mm256_cvtepi8_epi16(_mm256_extracti128_si256(q, 1)), scale);
+    sum = add_pairs(sum, low, load_32_bytes(words_of(x) + k));
+    return add_pairs(sum, high, load_32_bytes(words_of(x) + k + 16));
+#endif
+}
+
+/* TQ2_0, without scales: 16 bits hold all eight units. */
+FORCE_INLINE __m256i add_ternary(__m256i sum, __m256i ones, const uint8_t *block, const struct activations *x,
+                                 uint64_t k)
+{
+    __m256i words = _mm256_setzero_si256();
+    for (int u = 0; u < 8; u++)
+        words = _mm256_add_epi16(
+            words, _mm256_maddubs_epi16(unit_numbers(FORMAT_TQ2_0, block, u), load_32_bytes(x->q + k + 32 * u)));
+    return add_pairs(sum, words, ones);
+}
+
 /* I of one block, spread over eight lanes, and M over four. */
 FORCE_INLINE __m256i block_sums(enum tensor_format f, const uint8_t *block, const struct activations *x, uint64_t k,
                                 __m128i *m)
 {
-    __m256i scales, mins, acc = _mm256_setzero_si256();
+    __m256i scales, mins, sum = _mm256_setzero_si256();
     scale_words(f, block, &scales, &mins);
-    *m = _mm_setzero_si128();
-    if (f == FORMAT_IQ4_XS && !HAS_DOT) {
-        __m256i spread = spread_scales(f, scales);
-        for (int u = 0; u < 8; u++) {
-            __m256i q = unit_numbers(f, block, u), scale = unit_scales(spread, u);
-            const int16_t *wide = words_of(x) + k + 32 * u;
-            __m256i low = _mm256_mullo_epi16(_mm256_cvtepi8_epi16(_mm256_castsi256_si128(q)), scale);
-            __m256i high = _mm256_mullo_epi16(_mm256_cvtepi8_epi16(_mm256_extracti128_si256(q, 1)), scale);
-            acc = _mm256_add_epi32(acc, _mm256_madd_epi16(low, load_32_bytes(wide)));
-            acc = _mm256_add_epi32(acc, _mm256_madd_epi16(high, load_32_bytes(wide + 16)));
-        }
-    } else if (f == FORMAT_TQ2_0) { /* no scales: 16 bits hold all eight units */
-        __m256i sum = _mm256_setzero_si256();
-        for (int u = 0; u < 8; u++)
-            sum = _mm256_add_epi16(
-                sum, _mm256_maddubs_epi16(unit_numbers(f, block, u), load_32_bytes(x->q + k + 32 * u)));
-        acc = _mm256_madd_epi16(sum, scales);
-    } else {
-        __m256i spread = spread_scales(f, scales);
-        for (int u = 0; u < 8; u++) {
-            __m256i products = products_of(level_numbers(f, block, u), load_32_bytes(x->q + k + 32 * u));
-            __m256i scale = unit_scales(spread, u);
-            if (HAS_DOT) acc = _mm256_add_epi32(acc, _mm256_mullo_epi32(products, _mm256_srai_epi32(scale, 16)));
-            else acc = _mm256_add_epi32(acc, _mm256_madd_epi16(products, scale));
-        }
-    }
     if (level_zero(f)) {
-        __m256i sums = values_of_scale(f) == 16 ? load_32_bytes(x->sum16 + k / 16)
-                                                : _mm256_castsi128_si256(load_16_bytes(x->sum32 + k / 32));
-        if (f == FORMAT_TQ2_0) sums = load_32_bytes(x->sum16 + k / 16);
-        __m256i zero = _mm256_madd_epi16(scales, sums);
-        acc = _mm256_sub_epi32(acc, _mm256_mullo_epi32(zero, _mm256_set1_epi32(level_zero(f))));
+        __m256i sums = values_of_scale(f) == 16 || f == FORMAT_TQ2_0
+                           ? load_32_bytes(x->sum16 + k / 16)
+                           : _mm256_castsi128_si256(load_16_bytes(x->sum32 + k / 32));
+        __m256i zero = _mm256_mullo_epi32(_mm256_madd_epi16(scales, sums), _mm256_set1_epi32(level_zero(f)));
+        sum = _mm256_sub_epi32(sum, zero);
     }
     if (f == FORMAT_Q2_K) {
         __m256i all = _mm256_madd_epi16(mins, load_32_bytes(x->sum16 + k / 16));
         *m = _mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
-    } else if (has_min(f)) {
-        *m = _mm_madd_epi16(_mm256_castsi256_si128(mins), load_16_bytes(x->sum32 + k / 32));
     }
-    return acc;
+    if (f == FORMAT_TQ2_0) return add_ternary(sum, scales, block, x, k);
+    __m256i spread = spread_scales(f, scales);
+#pragma GCC unroll 8
+    for (int u = 0; u < 8; u++) sum = add_unit(f, sum, unit_scales(spread, u), block, u, x, k + 32 * (uint64_t)u);
+    return sum;
 }
 
-/* The same for formats that the reference decodes. */
+/* I of one block of the formats that the reference decodes. */
 FORCE_INLINE __m256i decoded_sums(enum tensor_format f, decode_fn decode, const uint8_t *block,
                                   const struct activations *x, uint64_t k)
 {
@@ -146,35 +264,56 @@ FORCE_INLINE bool is_decoded(enum tensor_format f)
     return (f >= FORMAT_IQ1_S && f <= FORMAT_IQ3_S) || f == FORMAT_TQ1_0;
 }
 
-FORCE_INLINE __m128i sum4x4_epi32(const __m128i v[4])
+FORCE_INLINE void sum_blocks(enum tensor_format f, decode_fn decode, struct group_sums *sums, const struct group *g,
+                             const struct activations *x)
 {
-    return _mm_hadd_epi32(_mm_hadd_epi32(v[0], v[1]), _mm_hadd_epi32(v[2], v[3]));
+    __m128i min[GROUP];
+    for (int r = 0; r < GROUP; r++)
+        sums->whole[r] = is_decoded(f) ? decoded_sums(f, decode, block_of(g, r), x, g->k)
+                                       : block_sums(f, block_of(g, r), x, g->k, &min[r]);
+    sums->d = four_d(f, g->first, g->row_bytes, 0);
+    if (!has_min(f)) return;
+    sums->min = sum4x4_epi32(min);
+    sums->dmin = four_halves(g->first + min_at(f), g->row_bytes);
 }
 
 FORCE_INLINE __m128 multiply_256(enum tensor_format f, decode_fn decode, const int bytes, const struct activations *x,
-                                 const uint8_t *rows, uint64_t row_bytes, uint64_t n_columns)
+                                 const uint8_t *rows, uint64_t row_bytes, uint64_t n_columns, struct hints hints)
 {
     __m128 acc = _mm_setzero_ps();
-    const uint8_t *first = rows;
-    for (uint64_t k = 0; k < n_columns; k += 256, rows += bytes) {
-        __m256i sum[ROW_TILE];
-        __m128i min[ROW_TILE];
-        prefetch_bytes(first, AHEAD_BYTES + (uint64_t)(rows - first) * ROW_TILE, (uint64_t)bytes * ROW_TILE);
-        for (int r = 0; r < ROW_TILE; r++) {
-            min[r] = _mm_setzero_si128();
-            const uint8_t *block = rows + (uint64_t)r * row_bytes;
-            sum[r] = is_decoded(f) ? decoded_sums(f, decode, block, x, k) : block_sums(f, block, x, k, &min[r]);
-        }
-        __m128 whole = _mm_cvtepi32_ps(sum8x4_epi32(sum[0], sum[1], sum[2], sum[3]));
-        __m128 t = _mm_mul_ps(four_d(f, rows, row_bytes, 0), whole);
-        if (has_min(f))
-            t = _mm_fnmadd_ps(four_halves(rows + min_at(f), row_bytes), _mm_cvtepi32_ps(sum4x4_epi32(min)), t);
+    const uint8_t *at = rows;
+    for (uint64_t k = 0; k < n_columns; k += 256, rows += bytes, at += bytes * GROUP) {
+        struct group group = {rows, row_bytes, k};
+        struct group_sums s;
+        prefetch_hinted(hints, at, (uint64_t)bytes * GROUP);
+        if (is_k4(f)) sum_k4(f, &s, &group, x);
+        else sum_blocks(f, decode, &s, &group, x);
+        __m128i whole = sum8x4_epi32(s.whole[0], s.whole[1], s.whole[2], s.whole[3]);
+        __m128 t = _mm_mul_ps(s.d, _mm_cvtepi32_ps(whole));
+        if (has_min(f)) t = _mm_fnmadd_ps(s.dmin, _mm_cvtepi32_ps(s.min), t);
         acc = _mm_fmadd_ps(_mm_set1_ps(x->d[k / 256]), t, acc);
     }
     return acc;
 }
 
 /* ---- Blocks of 32 and 64 ---- */
+
+/* unit_numbers as bytes from which level_zero is to be taken. */
+FORCE_INLINE __m256i level_numbers(enum tensor_format f, const uint8_t *block, int u)
+{
+    __m256i q = f == FORMAT_Q8_0 ? load_32_bytes(block + 2) : unit_numbers(f, block, u);
+    return HAS_DOT && is_signed(f) ? _mm256_xor_si256(q, _mm256_set1_epi8(-128)) : q;
+}
+
+/* Sums of four products, or of two and two. */
+FORCE_INLINE __m256i products_of(__m256i numbers, __m256i x)
+{
+#if HAS_DOT
+    return DOT_BYTES(_mm256_setzero_si256(), numbers, x);
+#else
+    return _mm256_maddubs_epi16(numbers, x);
+#endif
+}
 
 /* I of unit u of a block, spread over eight lanes: four for each half of the unit. */
 FORCE_INLINE __m256i unit_sum(enum tensor_format f, const uint8_t *block, int u, const struct activations *x,
@@ -197,16 +336,18 @@ FORCE_INLINE __m128i subtract_zero(enum tensor_format f, __m128i whole, int sum)
 }
 
 FORCE_INLINE __m128 multiply_32(enum tensor_format f, const int elements, const int bytes, const struct activations *x,
-                                const uint8_t *rows, uint64_t row_bytes, uint64_t n_columns)
+                                const uint8_t *rows, uint64_t row_bytes, uint64_t n_columns, struct hints hints)
 {
     __m128 acc = _mm_setzero_ps();
-    const uint8_t *first = rows;
+    const uint8_t *at = rows;
     for (uint64_t k = 0; k < n_columns; k += 32) {
         int u = (int)(k % (uint64_t)elements) / 32;
-        __m256i sum[ROW_TILE];
-        if (u == 0)
-            prefetch_bytes(first, AHEAD_BYTES + (uint64_t)(rows - first) * ROW_TILE, (uint64_t)bytes * ROW_TILE);
-        for (int r = 0; r < ROW_TILE; r++)
+        __m256i sum[GROUP];
+        if (u == 0) {
+            prefetch_hinted(hints, at, (uint64_t)bytes * GROUP);
+            at += bytes * GROUP;
+        }
+        for (int r = 0; r < GROUP; r++)
             sum[r] = unit_sum(f, rows + (uint64_t)r * row_bytes, u, x, k);
         __m128 dx = _mm_set1_ps(x->d[k / 32]);
         if (f == FORMAT_NVFP4) {
@@ -232,38 +373,35 @@ FORCE_INLINE __m128 multiply_32(enum tensor_format f, const int elements, const 
 
 /* ---- All rows ---- */
 
-/* The products of ROW_TILE rows. */
-FORCE_INLINE __m128 multiply_row_tile(enum tensor_format f, decode_fn decode, const int elements, const int bytes,
-                                      const struct activations *x, const uint8_t *rows, uint64_t row_bytes,
-                                      uint64_t n_columns)
-{
-    if (elements == 256) return multiply_256(f, decode, bytes, x, rows, row_bytes, n_columns);
-    return multiply_32(f, elements, bytes, x, rows, row_bytes, n_columns);
-}
-
-/* A last row alone is taken ROW_TILE times: that is rare, and a body of its own would double the code. */
+/* A last row alone is taken GROUP times: that is rare, and a body of its own would double the code. */
 FORCE_INLINE void one_token(enum tensor_format f, enum activation_kind kind, decode_fn decode, const int elements,
                             const int bytes, float *out, const void *x, const uint8_t *rows, uint64_t row_bytes,
-                            uint64_t n_rows, uint64_t n_columns)
+                            uint64_t n_rows, uint64_t n_columns, const void *next)
 {
     const struct activations activations = activations_at(kind, x, n_columns);
+    /* The first step needs a line of each row. Whole steps, so that the hints end where the rows do. */
+    const uint64_t step = (uint64_t)bytes * GROUP, ahead = AHEAD_BYTES / step * step + GROUP * row_bytes - step;
+    const struct hints hints = hints_of(rows, n_rows * row_bytes, next, ahead);
 #pragma GCC unroll 1
     for (uint64_t r = 0; r < n_rows;) {
-        bool whole = n_rows - r >= ROW_TILE;
-        __m128 sums = multiply_row_tile(f, decode, elements, bytes, &activations, rows + r * row_bytes,
-                                        whole ? row_bytes : 0, n_columns);
+        bool whole = n_rows - r >= GROUP;
+        const uint8_t *first = rows + r * row_bytes;
+        uint64_t stride = whole ? row_bytes : 0;
+        __m128 sums = elements == 256
+                          ? multiply_256(f, decode, bytes, &activations, first, stride, n_columns, hints)
+                          : multiply_32(f, elements, bytes, &activations, first, stride, n_columns, hints);
         if (whole) _mm_storeu_ps(out + r, sums);
         else _mm_store_ss(out + r, sums);
-        r += whole ? ROW_TILE : 1;
+        r += whole ? GROUP : 1;
     }
 }
 
 #define DEFINE_ONE_TOKEN(name, format, kind, elements, bytes)                                                          \
     static void one_token_##name(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,     \
-                                 uint64_t n_columns)                                                                   \
+                                 uint64_t n_columns, const void *next)                                                 \
     {                                                                                                                  \
         one_token(format, level_kind(format, kind), afmoe__decode_##name, elements, bytes, out, x, rows, row_bytes,    \
-                  n_rows, n_columns);                                                                                  \
+                  n_rows, n_columns, next);                                                                            \
     }
 
 FOR_EACH_WHOLE_FORMAT(DEFINE_ONE_TOKEN)

@@ -70,11 +70,6 @@ FORCE_INLINE void store_32_bytes(void *p, __m256i v)
     _mm256_store_si256((__m256i *)p, v);
 }
 
-FORCE_INLINE __m256i bits_of(__m256i v, int shift, int mask)
-{
-    return _mm256_and_si256(_mm256_srli_epi32(v, shift), _mm256_set1_epi8((char)mask));
-}
-
 FORCE_INLINE __m256i eight_dwords(const uint8_t *const rows[HALF], int offset)
 {
     uint32_t x[HALF];
@@ -128,17 +123,17 @@ FORCE_INLINE __m256i group_numbers(enum tensor_format f, const __m256i dwords[MA
     int half = u / 4, quarter = u % 4;
     switch (f) {
     case FORMAT_Q3_K:
-        return _mm256_or_si256(_mm256_slli_epi32(bits_of(dwords[16 + g], u, 1), 2),
-                               bits_of(dwords[8 * half + g], 2 * quarter, 3));
-    case FORMAT_Q4_K: return bits_of(dwords[8 * (u / 2) + g], 4 * (u % 2), 15);
+        return _mm256_or_si256(moved_bits(dwords[16 + g], u, 2, 1),
+                               shifted_bytes(dwords[8 * half + g], 2 * quarter, 3));
+    case FORMAT_Q4_K: return shifted_bytes(dwords[8 * (u / 2) + g], 4 * (u % 2), 15);
     case FORMAT_Q5_K:
-        return _mm256_or_si256(_mm256_slli_epi32(bits_of(dwords[32 + g], u, 1), 4),
-                               bits_of(dwords[8 * (u / 2) + g], 4 * (u % 2), 15));
+        return _mm256_or_si256(moved_bits(dwords[32 + g], u, 4, 1),
+                               shifted_bytes(dwords[8 * (u / 2) + g], 4 * (u % 2), 15));
     case FORMAT_Q6_K:
-        return _mm256_or_si256(_mm256_slli_epi32(bits_of(dwords[32 + 8 * half + g], 2 * quarter, 3), 4),
-                               bits_of(dwords[16 * half + 8 * (quarter % 2) + g], 4 * (quarter / 2), 15));
-    case FORMAT_IQ4_XS: return look_up(iq4_from_zero, bits_of(dwords[4 * u + g % 4], g / 4 * 4, 15));
-    default: return bits_of(dwords[8 * half + g], 2 * quarter, 3); /* Q2_K, TQ2_0 */
+        return _mm256_or_si256(moved_bits(dwords[32 + 8 * half + g], 2 * quarter, 4, 3),
+                               shifted_bytes(dwords[16 * half + 8 * (quarter % 2) + g], 4 * (quarter / 2), 15));
+    case FORMAT_IQ4_XS: return look_up(iq4_from_zero, shifted_bytes(dwords[4 * u + g % 4], g / 4 * 4, 15));
+    default: return shifted_bytes(dwords[8 * half + g], 2 * quarter, 3); /* Q2_K, TQ2_0 */
     }
 }
 
@@ -164,13 +159,13 @@ FORCE_INLINE void scale_bytes(enum tensor_format f, __m256i scales[4], __m256i m
     switch (f) {
     case FORMAT_Q2_K:
         transpose4(v, rows, 0);
-        for (int i = 0; i < 4; i++) scales[i] = _mm256_and_si256(v[i], low4), mins[i] = bits_of(v[i], 4, 15);
+        for (int i = 0; i < 4; i++) scales[i] = _mm256_and_si256(v[i], low4), mins[i] = shifted_bytes(v[i], 4, 15);
         break;
     case FORMAT_Q3_K:
         for (int i = 0; i < 3; i++) v[i] = eight_dwords(rows, 96 + 4 * i);
         for (int i = 0; i < 4; i++) {
-            __m256i low = bits_of(v[i % 2], 4 * (i / 2), 15);
-            __m256i high = _mm256_slli_epi32(bits_of(v[2], 2 * i, 3), 4);
+            __m256i low = shifted_bytes(v[i % 2], 4 * (i / 2), 15);
+            __m256i high = moved_bits(v[2], 2 * i, 4, 3);
             scales[i] = _mm256_sub_epi8(_mm256_or_si256(low, high), _mm256_set1_epi8(32));
         }
         break;
@@ -189,7 +184,7 @@ FORCE_INLINE void scale_bytes(enum tensor_format f, __m256i scales[4], __m256i m
         scales[0] = _mm256_and_si256(v[1], low6);
         scales[1] = _mm256_or_si256(_mm256_and_si256(v[3], low4), _mm256_and_si256(_mm256_srli_epi32(v[1], 2), high2));
         mins[0] = _mm256_and_si256(v[2], low6);
-        mins[1] = _mm256_or_si256(bits_of(v[3], 4, 15), _mm256_and_si256(_mm256_srli_epi32(v[2], 2), high2));
+        mins[1] = _mm256_or_si256(shifted_bytes(v[3], 4, 15), _mm256_and_si256(_mm256_srli_epi32(v[2], 2), high2));
     }
 }
 
@@ -273,7 +268,7 @@ FORCE_INLINE void decode_words_256(enum tensor_format f, decode_fn decode, struc
 /* ---- Bytes, 32 ---- */
 
 /* Four bits of every dword, from `shift` on, to its bytes: 16 or 0. */
-FORCE_INLINE __m256i fifth_bits_of(__m256i high, int shift)
+FORCE_INLINE __m256i fifth_shifted_bytes(__m256i high, int shift)
 {
     __m256i four = _mm256_and_si256(_mm256_srli_epi32(high, shift), _mm256_set1_epi32(15));
     __m256i spread = _mm256_mullo_epi32(four, _mm256_set1_epi32(0x00204081));
@@ -297,9 +292,9 @@ FORCE_INLINE __m256i unit_group(enum tensor_format f, const __m256i dwords[8], _
 {
     __m256i q;
     if (f == FORMAT_Q8_0) return _mm256_xor_si256(dwords[g], _mm256_set1_epi8(-128));
-    if (f == FORMAT_NVFP4) q = bits_of(dwords[g / 4 * 2 + g % 2], g / 2 % 2 * 4, 15);
-    else q = bits_of(dwords[g % 4], g / 4 * 4, 15);
-    if (f == FORMAT_Q5_0 || f == FORMAT_Q5_1) q = _mm256_or_si256(q, fifth_bits_of(high, 4 * g));
+    if (f == FORMAT_NVFP4) q = shifted_bytes(dwords[g / 4 * 2 + g % 2], g / 2 % 2 * 4, 15);
+    else q = shifted_bytes(dwords[g % 4], g / 4 * 4, 15);
+    if (f == FORMAT_Q5_0 || f == FORMAT_Q5_1) q = _mm256_or_si256(q, fifth_shifted_bytes(high, 4 * g));
     if (f == FORMAT_MXFP4 || f == FORMAT_NVFP4) q = look_up(e2m1_from_zero, q);
     if (f == FORMAT_IQ4_NL) q = look_up(iq4_from_zero, q);
     return q;
@@ -331,7 +326,7 @@ FORCE_INLINE void decode_words_32(enum tensor_format f, struct tile_words_32 *ti
         transpose4(dwords, rows + h, 2);
         if (f == FORMAT_Q8_0) transpose4(dwords + 4, rows + h, 18);
         for (int g = 0; g < 8; g++) {
-            __m256i q = f == FORMAT_Q8_0 ? dwords[g] : look_up(iq4_values, bits_of(dwords[g % 4], g / 4 * 4, 15));
+            __m256i q = f == FORMAT_Q8_0 ? dwords[g] : look_up(iq4_values, shifted_bytes(dwords[g % 4], g / 4 * 4, 15));
             store_32_bytes(tile->numbers[2 * g][h], two_signed_words(q, 0, 1, 0));
             store_32_bytes(tile->numbers[2 * g + 1][h], two_signed_words(q, 2, 3, 0));
         }

@@ -7,6 +7,12 @@
 #include "block_vectors_avx2.h"
 #include "ref/whole_blocks.h"
 
+/* gcc makes trees of long integer sums, whose leaves do not fit the registers, unless it is kept from it after each: a
+ * third of the speed of panels. */
+#ifndef KEEP_IN_ORDER
+#define KEEP_IN_ORDER(v) __asm__("" : "+x"(v))
+#endif
+
 /* Bytes under one scale inside a block of 256. */
 FORCE_INLINE int values_of_scale(enum tensor_format f)
 {

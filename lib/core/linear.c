@@ -120,29 +120,38 @@ static const void *activations_of(const struct linear_job *job, enum activation_
     return input->prepared[kind] + row * activation_bytes(kind, input->n_columns);
 }
 
-/* Rows [begin, begin + n_rows) of one matrix for all tokens of the job. */
+static const uint8_t *row_of(const struct matrix *m, uint64_t row)
+{
+    return m->data + row * m->row_bytes;
+}
+
+/* Rows [begin, begin + n_rows) of one matrix for all tokens of the job; `next` is what will be read after them. */
 static void multiply(const struct engine *engine, const struct matrix *m, const struct linear_job *job, uint64_t begin,
-                     uint64_t n_rows, float *y, uint64_t y_stride, const struct unit_scratch *scratch)
+                     uint64_t n_rows, const uint8_t *next, float *y, uint64_t y_stride,
+                     const struct unit_scratch *scratch)
 {
     const struct product_kernels *product = product_of(engine, m);
-    const uint8_t *rows = m->data + begin * m->row_bytes;
+    const uint8_t *rows = row_of(m, begin);
     if (job->n_tokens == 1) {
-        product->one_token(y, activations_of(job, product->activation, 0), rows, m->row_bytes, n_rows, m->n_columns);
+        product->one_token(y, activations_of(job, product->activation, 0), rows, m->row_bytes, n_rows, m->n_columns,
+                           next);
         return;
     }
     for (uint64_t t = 0; t < job->n_tokens; t++) scratch->x[t] = activations_of(job, product->activation, t);
-    product->panel(y, y_stride, scratch->x, job->n_tokens, rows, m->row_bytes, n_rows, m->n_columns, scratch->panel);
+    product->panel(y, y_stride, scratch->x, job->n_tokens, rows, m->row_bytes, n_rows, m->n_columns, next,
+                   scratch->panel);
 }
 
 static void compute_rows(const struct engine *engine, const struct linear_job *job, uint64_t begin, uint64_t n_rows,
-                         uint8_t *worker_scratch)
+                         const uint8_t *next, uint8_t *worker_scratch)
 {
     float *y = job->y + begin;
     struct unit_scratch scratch;
     lay_out(&scratch, worker_scratch, job->n_tokens, 0);
-    multiply(engine, job->weights, job, begin, n_rows, y, job->y_stride, &scratch);
+    multiply(engine, job->weights, job, begin, n_rows, job->up ? row_of(job->up, begin) : next, y, job->y_stride,
+             &scratch);
     if (job->up) {
-        multiply(engine, job->up, job, begin, n_rows, scratch.up, UNIT_ROWS, &scratch);
+        multiply(engine, job->up, job, begin, n_rows, next, scratch.up, UNIT_ROWS, &scratch);
         for (uint64_t t = 0; t < job->n_tokens; t++)
             engine->kernels.silu_mul(y + t * job->y_stride, y + t * job->y_stride, scratch.up + t * UNIT_ROWS, n_rows);
     } else if (job->bias) {
@@ -170,6 +179,16 @@ static uint64_t n_units(const struct linear_job *job)
     return job->n_tokens ? (job->weights->n_rows + UNIT_ROWS - 1) / UNIT_ROWS : 0;
 }
 
+/* What the unit after that of job j at `row` reads first. Units are taken in order, but for a few that are stolen. */
+static const uint8_t *unit_after(const struct linear_stage *stage, uint64_t j, uint64_t row)
+{
+    const struct matrix *m = stage->jobs[j].weights;
+    if (row + UNIT_ROWS >= m->n_rows)
+        while (++j < stage->n_jobs)
+            if (stage->jobs[j].n_tokens) return stage->jobs[j].weights->data;
+    return row_of(m, row + UNIT_ROWS);
+}
+
 static void stage_units(void *arg, uint64_t begin, uint64_t end, uint32_t worker)
 {
     const struct linear_stage *stage = arg;
@@ -186,7 +205,7 @@ static void stage_units(void *arg, uint64_t begin, uint64_t end, uint32_t worker
         for (uint64_t u = begin; u < stop; u++) {
             uint64_t row = (u - job->first_unit) * UNIT_ROWS;
             uint64_t n = n_rows - row < UNIT_ROWS ? n_rows - row : UNIT_ROWS;
-            compute_rows(stage->engine, job, row, n, engine_scratch(stage->engine, worker));
+            compute_rows(stage->engine, job, row, n, unit_after(stage, j, row), engine_scratch(stage->engine, worker));
         }
         begin = stop;
     }

@@ -85,7 +85,7 @@ static void run_one_token(struct bench *b, uint64_t format, uint64_t n_columns)
     uint64_t row_bytes = format_row_bytes((enum tensor_format)format, n_columns);
     const struct product_kernels *p = &b->k->product[b->precision][format];
     p->one_token(b->out, prepared(b, p->activation, 0, n_columns), b->weights, row_bytes, stream_bytes(b) / row_bytes,
-                 n_columns);
+                 n_columns, b->weights);
 }
 
 enum { PANEL_ROWS = 512 };
@@ -96,7 +96,7 @@ static void run_panel(struct bench *b, uint64_t format, uint64_t n_tokens)
     const void *x[MAX_TOKENS];
     for (uint64_t t = 0; t < n_tokens; t++) x[t] = prepared(b, p->activation, t, N_COLUMNS);
     p->panel(b->out, PANEL_ROWS, x, n_tokens, b->weights, format_row_bytes((enum tensor_format)format, N_COLUMNS),
-             PANEL_ROWS, N_COLUMNS, b->scratch);
+             PANEL_ROWS, N_COLUMNS, b->weights, b->scratch);
 }
 
 enum { VECTOR = 3072, REPEATS = 200 };

@@ -712,11 +712,11 @@ static void check_case(const struct kernels *k, const struct product_case *c)
     size_t row_out_bytes = c->n_rows * sizeof(float);
     float *many = poisoned_place(&out_memory[0], out_floats * sizeof *many);
     void *scratch = guarded_place(&in[2], (p->panel_scratch_bytes(c->n_columns) + 63) / 64 * 64);
-    p->panel(many, c->out_stride, c->tokens, c->n_tokens, c->rows, c->row_bytes, c->n_rows, c->n_columns, scratch);
+    p->panel(many, c->out_stride, c->tokens, c->n_tokens, c->rows, c->row_bytes, c->n_rows, c->n_columns, NULL, scratch);
     assert_true(poison_whole(&out_memory[0], out_floats * sizeof *many));
     for (uint64_t t = 0; t < c->n_tokens; t++) {
         float *one = poisoned_place(&out_memory[1], row_out_bytes);
-        p->one_token(one, c->x + t * c->x_stride, c->rows, c->row_bytes, c->n_rows, c->n_columns);
+        p->one_token(one, c->x + t * c->x_stride, c->rows, c->row_bytes, c->n_rows, c->n_columns, c->rows);
         assert_true(poison_whole(&out_memory[1], row_out_bytes));
         assert_true(same_bits(one, many + t * c->out_stride, row_out_bytes));
         check_product(k, c, t, one);
@@ -729,8 +729,8 @@ static void check_case(const struct kernels *k, const struct product_case *c)
     uint64_t r = below((uint32_t)c->n_rows), t = below((uint32_t)c->n_tokens);
     float alone[2];
     const float *x = c->x + t * c->x_stride;
-    p->one_token(&alone[0], x, c->rows + r * c->row_bytes, c->row_bytes, 1, c->n_columns);
-    p->panel(&alone[1], 1, &c->tokens[t], 1, c->rows + r * c->row_bytes, c->row_bytes, 1, c->n_columns, scratch);
+    p->one_token(&alone[0], x, c->rows + r * c->row_bytes, c->row_bytes, 1, c->n_columns, NULL);
+    p->panel(&alone[1], 1, &c->tokens[t], 1, c->rows + r * c->row_bytes, c->row_bytes, 1, c->n_columns, c->rows, scratch);
     assert_true(same_bits(&alone[0], many + t * c->out_stride + r, sizeof(float)));
     assert_true(same_bits(&alone[1], many + t * c->out_stride + r, sizeof(float)));
     float *decoded = poisoned_place(&out_memory[1], c->n_columns * sizeof *decoded);
@@ -794,7 +794,7 @@ static void test_products_not_finite(void **state)
                 memcpy(c.x + bad_token * c.x_stride + column, &nan, sizeof nan);
                 const struct product_kernels *p = &levels[l].product[PRECISION_EXACT][format];
                 void *scratch = guarded_place(&in[2], (p->panel_scratch_bytes(N) + 63) / 64 * 64);
-                p->panel(out[0], ROWS, c.tokens, TOKENS, c.rows, c.row_bytes, ROWS, N, scratch);
+                p->panel(out[0], ROWS, c.tokens, TOKENS, c.rows, c.row_bytes, ROWS, N, NULL, scratch);
                 for (uint64_t t = 0; t < TOKENS; t++)
                     for (uint64_t r = 0; r < ROWS; r++) {
                         if (t == bad_token) assert_true(isnan(out[t][r]));
@@ -922,11 +922,11 @@ static void run_whole_case(enum tensor_format format, uint64_t n_columns, uint64
             x[t] = prepare_token(&levels[l], p->activation, c.x + t * c.x_stride, n_columns, t);
         void *scratch = guarded_place(&in[2], (p->panel_scratch_bytes(n_columns) + 63) / 64 * 64);
         float *many = poisoned_place(&out_memory[0], out_floats * sizeof *many);
-        p->panel(many, c.out_stride, x, n_tokens, c.rows, c.row_bytes, n_rows, n_columns, scratch);
+        p->panel(many, c.out_stride, x, n_tokens, c.rows, c.row_bytes, n_rows, n_columns, NULL, scratch);
         assert_true(poison_whole(&out_memory[0], out_floats * sizeof *many));
         for (uint64_t t = 0; t < n_tokens; t++) {
             float *one = poisoned_place(&out_memory[1], n_rows * sizeof *one);
-            p->one_token(one, x[t], c.rows, c.row_bytes, n_rows, n_columns);
+            p->one_token(one, x[t], c.rows, c.row_bytes, n_rows, n_columns, c.rows);
             assert_true(poison_whole(&out_memory[1], n_rows * sizeof *one));
             if (l == 0) memcpy(want + t * c.out_stride, one, n_rows * sizeof *one);
             for (uint64_t r = 0; r < n_rows; r++)
@@ -980,7 +980,7 @@ static void test_whole_products_not_finite(void **state)
                 for (uint64_t t = 0; t < TOKENS; t++)
                     x[t] = prepare_token(&levels[l], p->activation, c.x + t * c.x_stride, N, t);
                 void *scratch = guarded_place(&in[2], (p->panel_scratch_bytes(N) + 63) / 64 * 64);
-                p->panel(out[0], ROWS, x, TOKENS, c.rows, c.row_bytes, ROWS, N, scratch);
+                p->panel(out[0], ROWS, x, TOKENS, c.rows, c.row_bytes, ROWS, N, NULL, scratch);
                 for (uint64_t t = 0; t < TOKENS; t++)
                     for (uint64_t r = 0; r < ROWS; r++)
                         assert_true(isnan(out[t][r]) == (r == bad_row || t == bad_token));
