@@ -30,16 +30,16 @@ FORCE_INLINE struct hints hints_of(const uint8_t *rows, uint64_t n_bytes, const 
     return (struct hints){end, ahead, (uintptr_t)next - end};
 }
 
-/* What to ask for when the rows are read at `at`. */
-FORCE_INLINE const uint8_t *hinted(struct hints hints, const uint8_t *at)
+/* What to ask for when the rows are read at `at`: a number, as no pointer may be so far from what it came from. */
+FORCE_INLINE uintptr_t hinted(struct hints hints, const uint8_t *at)
 {
     uintptr_t p = (uintptr_t)at + hints.ahead;
-    return (const uint8_t *)(p < hints.end ? p : p + hints.jump);
+    return p < hints.end ? p : p + hints.jump;
 }
 
 FORCE_INLINE void prefetch_hinted(struct hints hints, const uint8_t *at, uint64_t n_bytes)
 {
-    prefetch_bytes(hinted(hints, at), 0, n_bytes);
+    prefetch_bytes((const void *)hinted(hints, at), 0, n_bytes);
 }
 
 /* acc[r][t] += rows[r][k] * x[t][k] over k < n; rows `row_bytes` apart. `ahead`, if

@@ -353,10 +353,10 @@ FORCE_INLINE void multiply_rows(enum tensor_format f, enum family family, decode
     const uint8_t *at = rows;
     for (uint64_t k = 0; k < n_columns; k += STEP, at += step) {
         int n_units = n_columns - k < STEP ? (int)(n_columns - k) / UNIT : UNITS;
-        const uint8_t *next = hinted(hints, at);
-        prefetch_bytes(next, 0, half);
+        const uintptr_t next = hinted(hints, at);
+        prefetch_bytes((const void *)next, 0, half);
         decode_tile(f, family, decode, elements, bytes, &scratch->tile, blocks, n_units);
-        multiply(scratch->acc, &scratch->tile, x, n_tokens, k, n_units, next + half, step - half);
+        multiply(scratch->acc, &scratch->tile, x, n_tokens, k, n_units, (const void *)(next + half), step - half);
     }
     if (n == ROWS) /* a size that the compiler knows: four times as fast */
         for (uint64_t t = 0; t < n_tokens; t++) memcpy(out + t * out_stride, scratch->acc[t], sizeof scratch->acc[t]);

@@ -183,10 +183,10 @@ static uint64_t n_units(const struct linear_job *job)
 static const uint8_t *unit_after(const struct linear_stage *stage, uint64_t j, uint64_t row)
 {
     const struct matrix *m = stage->jobs[j].weights;
-    if (row + UNIT_ROWS >= m->n_rows)
-        while (++j < stage->n_jobs)
-            if (stage->jobs[j].n_tokens) return stage->jobs[j].weights->data;
-    return row_of(m, row + UNIT_ROWS);
+    if (row + UNIT_ROWS < m->n_rows) return row_of(m, row + UNIT_ROWS);
+    while (++j < stage->n_jobs)
+        if (stage->jobs[j].n_tokens) return stage->jobs[j].weights->data;
+    return row_of(m, m->n_rows);
 }
 
 static void stage_units(void *arg, uint64_t begin, uint64_t end, uint32_t worker)
