@@ -47,7 +47,7 @@ struct product_kernels {
 
     /* Many tokens: out[t * out_stride + r] = sum_k rows[r][k] * x[t][k], t < n_tokens; x[t] may lie anywhere.
      * scratch: panel_scratch_bytes(n_columns) bytes, 64-byte aligned, where a panel of rows is decoded once for all
-     * tokens. Same bits as one_token for every row and token. */
+     * tokens. `next` as for one token. Same bits as one_token for every row and token. */
     void (*panel)(float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens, const void *rows,
                   uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns, const void *next, void *scratch);
     uint64_t (*panel_scratch_bytes)(uint64_t n_columns);

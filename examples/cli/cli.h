@@ -119,9 +119,9 @@ const char *find_model(const struct settings *settings, char *buffer, size_t cap
 void model_options(const struct settings *settings, afmoe_model_options *out);
 /* Find and open the model; an exit code. */
 int open_model(afmoe_model **out, const struct settings *settings, bool tokenizer_only);
-/* settings -> context options; false after a message about a word not known. */
 /* Of AFMOE_CELLS_F32 and so on, as --cells takes them. Static. */
 const char *cells_name(int32_t cells);
+/* settings -> context options; false after a message about a word not known. */
 bool context_options(const struct settings *settings, afmoe_context_options *out);
 
 /* Tokens of a text or a chat in memory of their own, free() them. */

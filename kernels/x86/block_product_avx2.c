@@ -28,14 +28,15 @@ FORCE_INLINE void decode_units(enum tensor_format f, const int block_elements, c
 
 FORCE_INLINE void multiply_units(enum tensor_format f, const int block_elements, const int block_bytes, const int R,
                                  float *out, const float *x, const uint8_t *rows, uint64_t row_bytes,
-                                 uint64_t n_columns)
+                                 uint64_t n_columns, struct hints hints)
 {
     __m256 acc[ROWS];
     struct block_scales s[ROWS];
     for (int r = 0; r < R; r++) acc[r] = _mm256_setzero_ps();
-    const uint8_t *first = rows;
+    uintptr_t at = (uintptr_t)rows;
     for (uint64_t k = 0; k < n_columns; k += (uint64_t)block_elements, rows += block_bytes) {
-        prefetch_bytes(first, AHEAD_BYTES + (uint64_t)(rows - first) * R, (uint64_t)block_bytes * R);
+        prefetch_hinted(hints, at, (uint64_t)block_bytes * R);
+        at += (uint64_t)block_bytes * R;
         for (int r = 0; r < R; r++) prepare_scales(f, &s[r], rows + r * row_bytes);
         for (int u = 0; u < block_elements / UNIT; u++) {
             const float *xu = x + k + UNIT * u;
@@ -52,13 +53,16 @@ FORCE_INLINE void multiply_units(enum tensor_format f, const int block_elements,
 
 FORCE_INLINE void one_token_units(enum tensor_format f, const int block_elements, const int block_bytes, float *out,
                                   const float *x, const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows,
-                                  uint64_t n_columns)
+                                  uint64_t n_columns, const void *next)
 {
+    const struct hints hints = hints_of(rows, n_rows * row_bytes, next, AHEAD_BYTES);
     uint64_t r = 0;
     for (; r + ROWS <= n_rows; r += ROWS)
-        multiply_units(f, block_elements, block_bytes, ROWS, out + r, x, rows + r * row_bytes, row_bytes, n_columns);
+        multiply_units(f, block_elements, block_bytes, ROWS, out + r, x, rows + r * row_bytes, row_bytes, n_columns,
+                       hints);
     for (; r < n_rows; r++)
-        multiply_units(f, block_elements, block_bytes, 1, out + r, x, rows + r * row_bytes, row_bytes, n_columns);
+        multiply_units(f, block_elements, block_bytes, 1, out + r, x, rows + r * row_bytes, row_bytes, n_columns,
+                       hints);
 }
 
 /* ---- Formats decoded by the reference ---- */
@@ -109,8 +113,7 @@ static void one_token_decoded(decode_fn decode, const int block_bytes, float *ou
     static void one_token_##name(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,     \
                                  uint64_t n_columns, const void *next)                                                 \
     {                                                                                                                  \
-        (void)next;                                                                                                    \
-        one_token_units(format, elements, bytes, out, x, rows, row_bytes, n_rows, n_columns);                          \
+        one_token_units(format, elements, bytes, out, x, rows, row_bytes, n_rows, n_columns, next);                    \
     }                                                                                                                  \
     DEFINE_PANEL(name, decode_##name)
 

@@ -113,13 +113,13 @@ static void one_token_bf16(float *out, const void *x, const void *rows, uint64_t
 enum { Q8_0_ROWS = 8, Q8_0_AHEAD_BYTES = 16 << 10 };
 
 FORCE_INLINE void multiply_q8_0(const int R, float *out, const float *x, const uint8_t *rows, uint64_t row_bytes,
-                                uint64_t n_columns)
+                                uint64_t n_columns, struct hints hints)
 {
     __m256 acc[Q8_0_ROWS];
     for (int r = 0; r < R; r++) acc[r] = _mm256_setzero_ps();
-    const uint8_t *first = rows;
-    for (uint64_t k = 0; k < n_columns; k += Q8_0_VALUES, rows += Q8_0_BYTES) {
-        prefetch_bytes(first, Q8_0_AHEAD_BYTES + (uint64_t)(rows - first) * R, Q8_0_BYTES * R);
+    uintptr_t at = (uintptr_t)rows;
+    for (uint64_t k = 0; k < n_columns; k += Q8_0_VALUES, rows += Q8_0_BYTES, at += Q8_0_BYTES * R) {
+        prefetch_hinted(hints, at, Q8_0_BYTES * R);
         __m256 xs[4];
         for (int i = 0; i < 4; i++) xs[i] = _mm256_loadu_ps(x + k + 8 * i);
         for (int r = 0; r < R; r++) {
@@ -134,12 +134,12 @@ FORCE_INLINE void multiply_q8_0(const int R, float *out, const float *x, const u
 static void one_token_q8_0(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,
                            uint64_t n_columns, const void *next)
 {
-    (void)next;
     const uint8_t *row = rows;
+    const struct hints hints = hints_of(rows, n_rows * row_bytes, next, Q8_0_AHEAD_BYTES);
     uint64_t r = 0;
     for (; r + Q8_0_ROWS <= n_rows; r += Q8_0_ROWS)
-        multiply_q8_0(Q8_0_ROWS, out + r, x, row + r * row_bytes, row_bytes, n_columns);
-    for (; r < n_rows; r++) multiply_q8_0(1, out + r, x, row + r * row_bytes, row_bytes, n_columns);
+        multiply_q8_0(Q8_0_ROWS, out + r, x, row + r * row_bytes, row_bytes, n_columns, hints);
+    for (; r < n_rows; r++) multiply_q8_0(1, out + r, x, row + r * row_bytes, row_bytes, n_columns, hints);
 }
 
 /* ---- Panel ---- */

@@ -65,13 +65,13 @@ FORCE_INLINE __m512 q8_0_values(const uint8_t *block, __m512 d, int i)
 }
 
 FORCE_INLINE void multiply_q8_0(const int R, float *out, const float *x, const uint8_t *rows, uint64_t row_bytes,
-                                uint64_t n_columns)
+                                uint64_t n_columns, struct hints hints)
 {
     __m512 acc[Q8_0_ROWS];
     for (int r = 0; r < R; r++) acc[r] = _mm512_setzero_ps();
-    const uint8_t *first = rows;
-    for (uint64_t k = 0; k < n_columns; k += Q8_0_VALUES, rows += Q8_0_BYTES) {
-        prefetch_bytes(first, Q8_0_AHEAD_BYTES + (uint64_t)(rows - first) * R, Q8_0_BYTES * R);
+    uintptr_t at = (uintptr_t)rows;
+    for (uint64_t k = 0; k < n_columns; k += Q8_0_VALUES, rows += Q8_0_BYTES, at += Q8_0_BYTES * R) {
+        prefetch_hinted(hints, at, Q8_0_BYTES * R);
         __m512 xs[2] = {_mm512_loadu_ps(x + k), _mm512_loadu_ps(x + k + 16)};
         for (int r = 0; r < R; r++) {
             const uint8_t *block = rows + r * row_bytes;
@@ -85,12 +85,12 @@ FORCE_INLINE void multiply_q8_0(const int R, float *out, const float *x, const u
 static void one_token_q8_0(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,
                            uint64_t n_columns, const void *next)
 {
-    (void)next;
     const uint8_t *row = rows;
+    const struct hints hints = hints_of(rows, n_rows * row_bytes, next, Q8_0_AHEAD_BYTES);
     uint64_t r = 0;
     for (; r + Q8_0_ROWS <= n_rows; r += Q8_0_ROWS)
-        multiply_q8_0(Q8_0_ROWS, out + r, x, row + r * row_bytes, row_bytes, n_columns);
-    for (; r < n_rows; r++) multiply_q8_0(1, out + r, x, row + r * row_bytes, row_bytes, n_columns);
+        multiply_q8_0(Q8_0_ROWS, out + r, x, row + r * row_bytes, row_bytes, n_columns, hints);
+    for (; r < n_rows; r++) multiply_q8_0(1, out + r, x, row + r * row_bytes, row_bytes, n_columns, hints);
 }
 
 /* ---- Panel ---- */

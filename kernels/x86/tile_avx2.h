@@ -6,41 +6,10 @@
 #ifndef AFMOE_KERNELS_TILE_AVX2_H
 #define AFMOE_KERNELS_TILE_AVX2_H
 
+#include "prefetch_x86.h"
 #include "vector_avx2.h"
 
 enum { TILE_MAX_ROWS = 4, TILE_MAX_TOKENS = 4 };
-
-/* One hint a cache line of the n_bytes from p on; it may lie past the end of the memory. */
-FORCE_INLINE void prefetch_bytes(const void *p, uint64_t offset, uint64_t n_bytes)
-{
-    for (uint64_t i = 0; i < n_bytes; i += 64) _mm_prefetch((const char *)((uintptr_t)p + offset + i), _MM_HINT_T0);
-}
-
-/* While rows are read in the order of the memory, what lies so many bytes further on is asked for, and where they end,
- * what is read after them. */
-struct hints {
-    uintptr_t end; /* of the rows */
-    uint64_t ahead;
-    uint64_t jump; /* from `end` to what is read next, modulo 2^64 */
-};
-
-FORCE_INLINE struct hints hints_of(const uint8_t *rows, uint64_t n_bytes, const void *next, uint64_t ahead)
-{
-    uintptr_t end = (uintptr_t)rows + n_bytes;
-    return (struct hints){end, ahead, (uintptr_t)next - end};
-}
-
-/* What to ask for when the rows are read at `at`: a number, as no pointer may be so far from what it came from. */
-FORCE_INLINE uintptr_t hinted(struct hints hints, const uint8_t *at)
-{
-    uintptr_t p = (uintptr_t)at + hints.ahead;
-    return p < hints.end ? p : p + hints.jump;
-}
-
-FORCE_INLINE void prefetch_hinted(struct hints hints, const uint8_t *at, uint64_t n_bytes)
-{
-    prefetch_bytes((const void *)hinted(hints, at), 0, n_bytes);
-}
 
 /* acc[r][t] += rows[r][k] * x[t][k] over k < n; rows `row_bytes` apart. `ahead`, if
  * not 0, prefetches so many bytes ahead in the order of the memory, taking the R rows as one range. */

@@ -5,7 +5,7 @@
 #ifndef AFMOE_KERNELS_TILE_AVX512_H
 #define AFMOE_KERNELS_TILE_AVX512_H
 
-#include "tile_avx2.h"
+#include "prefetch_x86.h"
 #include "vector_avx512.h"
 
 enum { TILE16_MAX_ROWS = 4, TILE16_MAX_TOKENS = 6 };

@@ -20,7 +20,6 @@
 #define KEEP_LOADED(v) KEEP_IN_ORDER(v)
 #endif
 
-
 /* ---- Sums ---- */
 
 /* The first product of a sum, or one more: four bytes of a row with four of a token in each lane. */
@@ -350,7 +349,7 @@ FORCE_INLINE void multiply_rows(enum tensor_format f, enum family family, decode
      * the order of the memory is not that of the steps; and half of them before the tile is made, as a core waits when
      * it has asked for some 20 lines. */
     const uint64_t step = (uint64_t)bytes * STEP / (uint64_t)elements * ROWS, half = step / 128 * 64;
-    const uint8_t *at = rows;
+    uintptr_t at = (uintptr_t)rows;
     for (uint64_t k = 0; k < n_columns; k += STEP, at += step) {
         int n_units = n_columns - k < STEP ? (int)(n_columns - k) / UNIT : UNITS;
         const uintptr_t next = hinted(hints, at);
@@ -369,7 +368,7 @@ FORCE_INLINE void panel(enum tensor_format f, enum activation_kind kind, decode_
                         uint64_t n_tokens, const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows,
                         uint64_t n_columns, const void *next, void *scratch)
 {
-    struct hints hints = hints_of(rows, n_rows * row_bytes, next, ROWS * row_bytes);
+    const struct hints hints = hints_of(rows, n_rows * row_bytes, next, ROWS * row_bytes);
     for (uint64_t t = 0; t < n_tokens; t += CHUNK_TOKENS) {
         uint64_t n = n_tokens - t < CHUNK_TOKENS ? n_tokens - t : CHUNK_TOKENS;
         struct activations tokens[CHUNK_TOKENS + 1];

@@ -10,7 +10,7 @@
 #ifndef AFMOE_KERNELS_WHOLE_ROW_X86_H
 #define AFMOE_KERNELS_WHOLE_ROW_X86_H
 
-#include "tile_avx2.h"
+#include "prefetch_x86.h"
 #include "whole_vectors_avx2.h"
 
 enum { AHEAD_BYTES = 4 << 10 }; /* 2 KB and 8 KB were slower (Zen 3, two threads) */
@@ -117,9 +117,6 @@ FORCE_INLINE __m256i two_k4_bytes(__m256i headers)
     return _mm256_blend_epi32(_mm256_or_si256(low4, high2), low6, 0x66);
 }
 
-/* `bytes` in the same places of both halves; the others 0 */
-#define IN_BOTH_HALVES(...) _mm256_setr_epi8(__VA_ARGS__, __VA_ARGS__)
-
 /* Two at a time, as the header of a block (d, dmin, 12 bytes of scales and minima) fills half a vector: taken apart one
  * by one they cost half as much as the weights. */
 FORCE_INLINE void begin_k4(struct group_sums *sums, k4_scales scales, const struct group *g,
@@ -188,8 +185,7 @@ FORCE_INLINE __m256i unit_scales(__m256i scales, int u)
 FORCE_INLINE __m256i spread_scales(enum tensor_format f, __m256i scales)
 {
     if (values_of_scale(f) == 32) return _mm256_broadcastsi128_si256(_mm256_castsi256_si128(scales));
-    const __m256i apart = _mm256_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15, /**/
-                                           0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+    const __m256i apart = IN_BOTH_HALVES(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
     return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(scales, apart), 0 | 2 << 2 | 1 << 4 | 3 << 6);
 }
 
@@ -281,8 +277,8 @@ FORCE_INLINE __m128 multiply_256(enum tensor_format f, decode_fn decode, const i
                                  const uint8_t *rows, uint64_t row_bytes, uint64_t n_columns, struct hints hints)
 {
     __m128 acc = _mm_setzero_ps();
-    const uint8_t *at = rows;
-    for (uint64_t k = 0; k < n_columns; k += 256, rows += bytes, at += bytes * GROUP) {
+    uintptr_t at = (uintptr_t)rows;
+    for (uint64_t k = 0; k < n_columns; k += 256, rows += bytes, at += (uint64_t)bytes * GROUP) {
         struct group group = {rows, row_bytes, k};
         struct group_sums s;
         prefetch_hinted(hints, at, (uint64_t)bytes * GROUP);
@@ -339,13 +335,13 @@ FORCE_INLINE __m128 multiply_32(enum tensor_format f, const int elements, const 
                                 const uint8_t *rows, uint64_t row_bytes, uint64_t n_columns, struct hints hints)
 {
     __m128 acc = _mm_setzero_ps();
-    const uint8_t *at = rows;
+    uintptr_t at = (uintptr_t)rows;
     for (uint64_t k = 0; k < n_columns; k += 32) {
         int u = (int)(k % (uint64_t)elements) / 32;
         __m256i sum[GROUP];
         if (u == 0) {
             prefetch_hinted(hints, at, (uint64_t)bytes * GROUP);
-            at += bytes * GROUP;
+            at += (uint64_t)bytes * GROUP;
         }
         for (int r = 0; r < GROUP; r++)
             sum[r] = unit_sum(f, rows + (uint64_t)r * row_bytes, u, x, k);

@@ -140,10 +140,9 @@ FORCE_INLINE __m256i group_numbers(enum tensor_format f, const __m256i dwords[MA
 /* Bytes i and j of every dword as two words: as they are, or signed and times 2^shift. */
 FORCE_INLINE __m256i two_words(__m256i dwords, int i, int j)
 {
-    return _mm256_shuffle_epi8(dwords, _mm256_setr_epi8(
-        (char)i, -1, (char)j, -1, (char)(i + 4), -1, (char)(j + 4), -1, (char)(i + 8), -1, (char)(j + 8), -1,
-        (char)(i + 12), -1, (char)(j + 12), -1, (char)i, -1, (char)j, -1, (char)(i + 4), -1, (char)(j + 4), -1,
-        (char)(i + 8), -1, (char)(j + 8), -1, (char)(i + 12), -1, (char)(j + 12), -1));
+    return _mm256_shuffle_epi8(dwords, IN_BOTH_HALVES((char)i, -1, (char)j, -1, (char)(i + 4), -1, (char)(j + 4), -1,
+                                                      (char)(i + 8), -1, (char)(j + 8), -1, (char)(i + 12), -1,
+                                                      (char)(j + 12), -1));
 }
 
 FORCE_INLINE __m256i two_signed_words(__m256i dwords, int i, int j, int shift)
@@ -268,7 +267,7 @@ FORCE_INLINE void decode_words_256(enum tensor_format f, decode_fn decode, struc
 /* ---- Bytes, 32 ---- */
 
 /* Four bits of every dword, from `shift` on, to its bytes: 16 or 0. */
-FORCE_INLINE __m256i fifth_shifted_bytes(__m256i high, int shift)
+FORCE_INLINE __m256i fifth_bits_of(__m256i high, int shift)
 {
     __m256i four = _mm256_and_si256(_mm256_srli_epi32(high, shift), _mm256_set1_epi32(15));
     __m256i spread = _mm256_mullo_epi32(four, _mm256_set1_epi32(0x00204081));
@@ -294,7 +293,7 @@ FORCE_INLINE __m256i unit_group(enum tensor_format f, const __m256i dwords[8], _
     if (f == FORMAT_Q8_0) return _mm256_xor_si256(dwords[g], _mm256_set1_epi8(-128));
     if (f == FORMAT_NVFP4) q = shifted_bytes(dwords[g / 4 * 2 + g % 2], g / 2 % 2 * 4, 15);
     else q = shifted_bytes(dwords[g % 4], g / 4 * 4, 15);
-    if (f == FORMAT_Q5_0 || f == FORMAT_Q5_1) q = _mm256_or_si256(q, fifth_shifted_bytes(high, 4 * g));
+    if (f == FORMAT_Q5_0 || f == FORMAT_Q5_1) q = _mm256_or_si256(q, fifth_bits_of(high, 4 * g));
     if (f == FORMAT_MXFP4 || f == FORMAT_NVFP4) q = look_up(e2m1_from_zero, q);
     if (f == FORMAT_IQ4_NL) q = look_up(iq4_from_zero, q);
     return q;

@@ -13,6 +13,9 @@
 #define KEEP_IN_ORDER(v) __asm__("" : "+x"(v))
 #endif
 
+/* Sixteen bytes, the same in both halves. */
+#define IN_BOTH_HALVES(...) _mm256_setr_epi8(__VA_ARGS__, __VA_ARGS__)
+
 /* Bytes under one scale inside a block of 256. */
 FORCE_INLINE int values_of_scale(enum tensor_format f)
 {
@@ -34,7 +37,8 @@ FORCE_INLINE __m256i load_32_bytes(const void *p)
     return _mm256_loadu_si256((const __m256i *)p);
 }
 
-/* 16-bit scales of a block of 256, natural order: 8 of them in the low half, or 16; and minima alike. */
+/* 16-bit scales of a block of 256, natural order: 8 of them in the low half, or 16; and minima alike. Not of Q4_K and
+ * Q5_K, whose blocks are taken two at a time. */
 FORCE_INLINE void scale_words(enum tensor_format f, const uint8_t *block, __m256i *scales, __m256i *mins)
 {
     uint64_t a, b;
@@ -53,12 +57,6 @@ FORCE_INLINE void scale_words(enum tensor_format f, const uint8_t *block, __m256
         *scales = _mm256_cvtepi8_epi16(_mm_sub_epi8(bytes, _mm_set1_epi8(32)));
         break;
     case FORMAT_Q6_K: *scales = _mm256_cvtepi8_epi16(load_16_bytes(block + 192)); break;
-    case FORMAT_Q4_K:
-    case FORMAT_Q5_K:
-        k4_bytes(block, &a, &b);
-        *scales = _mm256_castsi128_si256(_mm_cvtepu8_epi16(_mm_cvtsi64_si128((long long)a)));
-        *mins = _mm256_castsi128_si256(_mm_cvtepu8_epi16(_mm_cvtsi64_si128((long long)b)));
-        break;
     case FORMAT_IQ4_XS: {
         __m256i eight = iq4_xs_scales(block);
         *scales = _mm256_castsi128_si256(

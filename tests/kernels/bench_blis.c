@@ -58,8 +58,7 @@ static void ours(const struct product *p)
     for (uint64_t r = 0; r < p->n_rows; r += UNIT_ROWS) {
         uint64_t n = p->n_rows - r < UNIT_ROWS ? p->n_rows - r : UNIT_ROWS;
         if (p->n_tokens == 1)
-            f32->one_token(p->y + r, p->x, p->w + r * p->n_columns, row_bytes, n, p->n_columns,
-                           NULL);
+            f32->one_token(p->y + r, p->x, p->w + r * p->n_columns, row_bytes, n, p->n_columns, NULL);
         else
             f32->panel(p->y + r, p->n_rows, x, p->n_tokens, p->w + r * p->n_columns, row_bytes, n, p->n_columns,
                        NULL, p->scratch);
