@@ -385,6 +385,7 @@ FORCE_INLINE void panel(enum tensor_format f, enum activation_kind kind, decode_
                              const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,                \
                              const void *next, void *scratch)                                                          \
     {                                                                                                                  \
+        if (few_tokens_##name(out, out_stride, x, n_tokens, rows, row_bytes, n_rows, n_columns, next)) return;         \
         panel(format, level_kind(format, kind), afmoe__decode_##name, multiply_tokens_##name, elements, bytes, out,    \
               out_stride, x, n_tokens, rows, row_bytes, n_rows, n_columns, next, scratch);                             \
     }

@@ -1,4 +1,4 @@
-/* One token times block formats in whole numbers at every x86 level (formula: ref/whole_product_ref.c); the file that
+/* One token, or a few, times block formats in whole numbers at every x86 level (formula: ref/whole_product_ref.c); the file that
  * includes this one says whether there is a dot product of bytes (whole_avx2.c). Vectors of 32 bytes at every level:
  * streaming the weights takes the time.
  *
@@ -15,7 +15,7 @@
 
 enum { AHEAD_BYTES = 4 << 10 }; /* 2 KB and 8 KB were slower (Zen 3, two threads) */
 
-enum { GROUP = 4 }; /* rows side by side */
+enum { GROUP = 4, FEW_TOKENS = 4 }; /* rows side by side, and tokens at most */
 
 /* What is to be taken from the numbers of a format at this level; signed numbers are made bytes for the dot product. */
 FORCE_INLINE int level_zero(enum tensor_format f)
@@ -60,10 +60,11 @@ struct group {
     uint64_t k; /* the first column */
 };
 
-/* What is computed of a group: each block's I, spread over eight lanes, and its M, d and dmin in one lane each. */
+/* What is computed of a group: each block's I for each token, spread over eight lanes, and M, in one lane each like d
+ * and dmin. */
 struct group_sums {
-    __m256i whole[GROUP];
-    __m128i min;
+    __m256i whole[FEW_TOKENS][GROUP];
+    __m128i min[FEW_TOKENS];
     __m128 d, dmin;
 };
 
@@ -87,6 +88,12 @@ FORCE_INLINE __m256i add_pairs(__m256i sum, __m256i a, __m256i b)
     KEEP_IN_ORDER(sum);
     return sum;
 #endif
+}
+
+/* Bytes of weights times those of the activations from k on, in pairs. */
+FORCE_INLINE __m256i times_bytes(__m256i numbers, const struct activations *x, uint64_t k)
+{
+    return _mm256_maddubs_epi16(numbers, load_32_bytes(x->q + k));
 }
 
 FORCE_INLINE __m128i sum4x4_epi32(const __m128i v[4])
@@ -119,23 +126,26 @@ FORCE_INLINE __m256i two_k4_bytes(__m256i headers)
 
 /* Two at a time, as the header of a block (d, dmin, 12 bytes of scales and minima) fills half a vector: taken apart one
  * by one they cost half as much as the weights. */
-FORCE_INLINE void begin_k4(struct group_sums *sums, k4_scales scales, const struct group *g,
+FORCE_INLINE void begin_k4(const int T, struct group_sums *sums, k4_scales scales, const struct group *g,
                            const struct activations *x)
 {
     const __m256i first = IN_BOTH_HALVES(4, -1, 4, -1, 5, -1, 5, -1, 6, -1, 6, -1, 7, -1, 7, -1);
     const __m256i last = IN_BOTH_HALVES(0, -1, 0, -1, 1, -1, 1, -1, 2, -1, 2, -1, 3, -1, 3, -1);
     const __m256i min = IN_BOTH_HALVES(8, -1, 9, -1, 10, -1, 11, -1, 12, -1, 13, -1, 14, -1, 15, -1);
-    const __m256i x_sums = _mm256_broadcastsi128_si256(load_16_bytes(x->sum32 + g->k / 32));
     __m256i headers[2], mins[2];
     for (int i = 0; i < 2; i++) {
         headers[i] = two_of_16_bytes(block_of(g, 2 * i), block_of(g, 2 * i + 1));
         __m256i bytes = two_k4_bytes(headers[i]);
         _mm256_storeu_si256((__m256i *)(void *)scales[i][0], _mm256_shuffle_epi8(bytes, first));
         _mm256_storeu_si256((__m256i *)(void *)scales[i][1], _mm256_shuffle_epi8(bytes, last));
-        mins[i] = _mm256_madd_epi16(_mm256_shuffle_epi8(bytes, min), x_sums);
+        mins[i] = _mm256_shuffle_epi8(bytes, min);
     }
-    __m256i pairs = _mm256_hadd_epi32(mins[0], mins[1]), apart = _mm256_hadd_epi32(pairs, pairs); /* 0 2, 1 3 */
-    sums->min = _mm_unpacklo_epi32(_mm256_castsi256_si128(apart), _mm256_extracti128_si256(apart, 1));
+    for (int t = 0; t < T; t++) {
+        __m256i x_sums = _mm256_broadcastsi128_si256(load_16_bytes(x[t].sum32 + g->k / 32));
+        __m256i pairs = _mm256_hadd_epi32(_mm256_madd_epi16(mins[0], x_sums), _mm256_madd_epi16(mins[1], x_sums));
+        __m256i apart = _mm256_hadd_epi32(pairs, pairs); /* 0 2, 1 3 */
+        sums->min[t] = _mm_unpacklo_epi32(_mm256_castsi256_si128(apart), _mm256_extracti128_si256(apart, 1));
+    }
     __m256i both = _mm256_unpacklo_epi32(headers[0], headers[1]); /* d and dmin of 0 2, 1 3 */
     __m128i four = _mm_unpacklo_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
     __m256 eight = _mm256_cvtph_ps(
@@ -156,20 +166,23 @@ FORCE_INLINE void two_units(enum tensor_format f, __m256i out[2], const uint8_t 
     }
 }
 
-FORCE_INLINE void sum_k4(enum tensor_format f, struct group_sums *sums, const struct group *g,
+FORCE_INLINE void sum_k4(enum tensor_format f, const int T, struct group_sums *sums, const struct group *g,
                          const struct activations *x)
 {
     k4_scales scales;
-    begin_k4(sums, scales, g, x);
+    begin_k4(T, sums, scales, g, x);
     for (int r = 0; r < GROUP; r++) {
-        __m256i whole = _mm256_setzero_si256(), fifth = load_32_bytes(block_of(g, r) + 16), numbers[2];
+        KEEP_INSIDE(); /* gcc loads the activations before the loop and has no registers for them */
+        __m256i whole[FEW_TOKENS], fifth = load_32_bytes(block_of(g, r) + 16), numbers[2];
+        for (int t = 0; t < T; t++) whole[t] = _mm256_setzero_si256();
 #pragma GCC unroll 8
         for (int u = 0; u < 8; u++) {
             if (u % 2 == 0) two_units(f, numbers, block_of(g, r), fifth, u / 2);
-            __m256i products = _mm256_maddubs_epi16(numbers[u % 2], load_32_bytes(x->q + g->k + 32 * (uint64_t)u));
-            whole = add_pairs(whole, products, _mm256_set1_epi32(scales[r / 2][u / 4][r % 2][u % 4]));
+            __m256i scale = _mm256_set1_epi32(scales[r / 2][u / 4][r % 2][u % 4]);
+            for (int t = 0; t < T; t++)
+                whole[t] = add_pairs(whole[t], times_bytes(numbers[u % 2], &x[t], g->k + 32 * (uint64_t)u), scale);
         }
-        sums->whole[r] = whole;
+        for (int t = 0; t < T; t++) sums->whole[t][r] = whole[t];
     }
 }
 
@@ -189,70 +202,89 @@ FORCE_INLINE __m256i spread_scales(enum tensor_format f, __m256i scales)
     return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(scales, apart), 0 | 2 << 2 | 1 << 4 | 3 << 6);
 }
 
-/* sum += unit u of a block times the activations at k. Bytes above 127 do not go with those of 16 bits: two of their
- * products overflow. */
-FORCE_INLINE __m256i add_unit(enum tensor_format f, __m256i sum, __m256i scale, const uint8_t *block, int u,
-                              const struct activations *x, uint64_t k)
+/* sum[t] += unit u of a block times the activations of each token at k. Bytes above 127 do not go with those of 16
+ * bits: two of their products overflow. */
+FORCE_INLINE void add_unit(enum tensor_format f, const int T, __m256i sum[FEW_TOKENS], __m256i scale,
+                           const uint8_t *block, int u, const struct activations *x, uint64_t k)
 {
     __m256i q = unit_numbers(f, block, u);
-    if (!is_signed(f)) return add_pairs(sum, _mm256_maddubs_epi16(q, load_32_bytes(x->q + k)), scale);
+    if (!is_signed(f)) {
+        for (int t = 0; t < T; t++) sum[t] = add_pairs(sum[t], times_bytes(q, &x[t], k), scale);
+        return;
+    }
 #if HAS_DOT
     q = _mm256_xor_si256(q, _mm256_set1_epi8(-128));
-    __m256i products = DOT_BYTES(_mm256_setzero_si256(), q, load_32_bytes(x->q + k));
-    return _mm256_add_epi32(sum, _mm256_mullo_epi32(products, _mm256_srai_epi32(scale, 16)));
+    scale = _mm256_srai_epi32(scale, 16);
+    for (int t = 0; t < T; t++) {
+        __m256i products = DOT_BYTES(_mm256_setzero_si256(), q, load_32_bytes(x[t].q + k));
+        sum[t] = _mm256_add_epi32(sum[t], _mm256_mullo_epi32(products, scale));
+    }
 #else
     __m256i low = _mm256_mullo_epi16(_mm256_cvtepi8_epi16(_mm256_castsi256_si128(q)), scale);
     __m256i high = _mm256_mullo_epi16(_mm256_cvtepi8_epi16(_mm256_extracti128_si256(q, 1)), scale);
-    sum = add_pairs(sum, low, load_32_bytes(words_of(x) + k));
-    return add_pairs(sum, high, load_32_bytes(words_of(x) + k + 16));
+    for (int t = 0; t < T; t++) {
+        sum[t] = add_pairs(sum[t], low, load_32_bytes(words_of(&x[t]) + k));
+        sum[t] = add_pairs(sum[t], high, load_32_bytes(words_of(&x[t]) + k + 16));
+    }
 #endif
 }
 
 /* TQ2_0, without scales: 16 bits hold all eight units. */
-FORCE_INLINE __m256i add_ternary(__m256i sum, __m256i ones, const uint8_t *block, const struct activations *x,
-                                 uint64_t k)
+FORCE_INLINE void add_ternary(const int T, __m256i sum[FEW_TOKENS], __m256i ones, const uint8_t *block,
+                              const struct activations *x, uint64_t k)
 {
-    __m256i words = _mm256_setzero_si256();
-    for (int u = 0; u < 8; u++)
-        words = _mm256_add_epi16(
-            words, _mm256_maddubs_epi16(unit_numbers(FORMAT_TQ2_0, block, u), load_32_bytes(x->q + k + 32 * u)));
-    return add_pairs(sum, words, ones);
+    __m256i words[FEW_TOKENS];
+    for (int t = 0; t < T; t++) words[t] = _mm256_setzero_si256();
+    for (uint64_t u = 0; u < 8; u++) {
+        __m256i q = unit_numbers(FORMAT_TQ2_0, block, (int)u);
+        for (int t = 0; t < T; t++) words[t] = _mm256_add_epi16(words[t], times_bytes(q, &x[t], k + 32 * u));
+    }
+    for (int t = 0; t < T; t++) sum[t] = add_pairs(sum[t], words[t], ones);
 }
 
-/* I of one block, spread over eight lanes, and M over four. */
-FORCE_INLINE __m256i block_sums(enum tensor_format f, const uint8_t *block, const struct activations *x, uint64_t k,
-                                __m128i *m)
+/* What level_zero adds to I of one block, to be taken from it. */
+FORCE_INLINE __m256i zero_sums(enum tensor_format f, __m256i scales, const struct activations *x, uint64_t k)
 {
-    __m256i scales, mins, sum = _mm256_setzero_si256();
+    __m256i sums = values_of_scale(f) == 16 || f == FORMAT_TQ2_0
+                       ? load_32_bytes(x->sum16 + k / 16)
+                       : _mm256_castsi128_si256(load_16_bytes(x->sum32 + k / 32));
+    return _mm256_mullo_epi32(_mm256_madd_epi16(scales, sums), _mm256_set1_epi32(level_zero(f)));
+}
+
+/* I of one block for each token, spread over eight lanes, and M over four. */
+FORCE_INLINE void block_sums(enum tensor_format f, const int T, const uint8_t *block, const struct activations *x,
+                             uint64_t k, __m256i sum[FEW_TOKENS], __m128i m[FEW_TOKENS])
+{
+    __m256i scales, mins;
     scale_words(f, block, &scales, &mins);
-    if (level_zero(f)) {
-        __m256i sums = values_of_scale(f) == 16 || f == FORMAT_TQ2_0
-                           ? load_32_bytes(x->sum16 + k / 16)
-                           : _mm256_castsi128_si256(load_16_bytes(x->sum32 + k / 32));
-        __m256i zero = _mm256_mullo_epi32(_mm256_madd_epi16(scales, sums), _mm256_set1_epi32(level_zero(f)));
-        sum = _mm256_sub_epi32(sum, zero);
+    for (int t = 0; t < T; t++) {
+        sum[t] = _mm256_setzero_si256();
+        if (level_zero(f)) sum[t] = _mm256_sub_epi32(sum[t], zero_sums(f, scales, &x[t], k));
+        if (f != FORMAT_Q2_K) continue;
+        __m256i all = _mm256_madd_epi16(mins, load_32_bytes(x[t].sum16 + k / 16));
+        m[t] = _mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
     }
-    if (f == FORMAT_Q2_K) {
-        __m256i all = _mm256_madd_epi16(mins, load_32_bytes(x->sum16 + k / 16));
-        *m = _mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+    if (f == FORMAT_TQ2_0) {
+        add_ternary(T, sum, scales, block, x, k);
+        return;
     }
-    if (f == FORMAT_TQ2_0) return add_ternary(sum, scales, block, x, k);
     __m256i spread = spread_scales(f, scales);
 #pragma GCC unroll 8
-    for (int u = 0; u < 8; u++) sum = add_unit(f, sum, unit_scales(spread, u), block, u, x, k + 32 * (uint64_t)u);
-    return sum;
+    for (int u = 0; u < 8; u++) add_unit(f, T, sum, unit_scales(spread, u), block, u, x, k + 32 * (uint64_t)u);
 }
 
 /* I of one block of the formats that the reference decodes. */
-FORCE_INLINE __m256i decoded_sums(enum tensor_format f, decode_fn decode, const uint8_t *block,
-                                  const struct activations *x, uint64_t k)
+FORCE_INLINE void decoded_sums(enum tensor_format f, const int T, decode_fn decode, const uint8_t *block,
+                               const struct activations *x, uint64_t k, __m256i sum[FEW_TOKENS])
 {
     int16_t q[256];
-    __m256i acc = _mm256_setzero_si256();
     afmoe__whole_numbers(f, decode, q, NULL, block);
-    for (int i = 0; i < 256; i += 16)
-        acc = _mm256_add_epi32(acc, _mm256_madd_epi16(load_32_bytes(q + i), load_32_bytes(words_of(x) + k + i)));
-    return acc;
+    for (int t = 0; t < T; t++) {
+        sum[t] = _mm256_setzero_si256();
+        for (int i = 0; i < 256; i += 16)
+            sum[t] = _mm256_add_epi32(sum[t],
+                                      _mm256_madd_epi16(load_32_bytes(q + i), load_32_bytes(words_of(&x[t]) + k + i)));
+    }
 }
 
 FORCE_INLINE bool is_decoded(enum tensor_format f)
@@ -260,36 +292,41 @@ FORCE_INLINE bool is_decoded(enum tensor_format f)
     return (f >= FORMAT_IQ1_S && f <= FORMAT_IQ3_S) || f == FORMAT_TQ1_0;
 }
 
-FORCE_INLINE void sum_blocks(enum tensor_format f, decode_fn decode, struct group_sums *sums, const struct group *g,
-                             const struct activations *x)
+FORCE_INLINE void sum_blocks(enum tensor_format f, const int T, decode_fn decode, struct group_sums *sums,
+                             const struct group *g, const struct activations *x)
 {
-    __m128i min[GROUP];
-    for (int r = 0; r < GROUP; r++)
-        sums->whole[r] = is_decoded(f) ? decoded_sums(f, decode, block_of(g, r), x, g->k)
-                                       : block_sums(f, block_of(g, r), x, g->k, &min[r]);
-    sums->d = four_d(f, g->first, g->row_bytes, 0);
+    __m128i min[GROUP][FEW_TOKENS];
+    for (int r = 0; r < GROUP; r++) {
+        __m256i whole[FEW_TOKENS];
+        if (is_decoded(f)) decoded_sums(f, T, decode, block_of(g, r), x, g->k, whole);
+        else block_sums(f, T, block_of(g, r), x, g->k, whole, min[r]);
+        for (int t = 0; t < T; t++) sums->whole[t][r] = whole[t];
+    }
+    sums->d = four_d(f, g->first, g->row_bytes);
     if (!has_min(f)) return;
-    sums->min = sum4x4_epi32(min);
+    for (int t = 0; t < T; t++)
+        sums->min[t] = sum4x4_epi32((const __m128i[]){min[0][t], min[1][t], min[2][t], min[3][t]});
     sums->dmin = four_halves(g->first + min_at(f), g->row_bytes);
 }
 
-FORCE_INLINE __m128 multiply_256(enum tensor_format f, decode_fn decode, const int bytes, const struct activations *x,
-                                 const uint8_t *rows, uint64_t row_bytes, uint64_t n_columns, struct hints hints)
+FORCE_INLINE void multiply_256(enum tensor_format f, const int T, decode_fn decode, const int bytes,
+                               __m128 acc[FEW_TOKENS], const struct activations *x, const uint8_t *rows,
+                               uint64_t row_bytes, uint64_t n_columns, struct hints hints)
 {
-    __m128 acc = _mm_setzero_ps();
     uintptr_t at = (uintptr_t)rows;
     for (uint64_t k = 0; k < n_columns; k += 256, rows += bytes, at += (uint64_t)bytes * GROUP) {
         struct group group = {rows, row_bytes, k};
         struct group_sums s;
         prefetch_hinted(hints, at, (uint64_t)bytes * GROUP);
-        if (is_k4(f)) sum_k4(f, &s, &group, x);
-        else sum_blocks(f, decode, &s, &group, x);
-        __m128i whole = sum8x4_epi32(s.whole[0], s.whole[1], s.whole[2], s.whole[3]);
-        __m128 t = _mm_mul_ps(s.d, _mm_cvtepi32_ps(whole));
-        if (has_min(f)) t = _mm_fnmadd_ps(s.dmin, _mm_cvtepi32_ps(s.min), t);
-        acc = _mm_fmadd_ps(_mm_set1_ps(x->d[k / 256]), t, acc);
+        if (is_k4(f)) sum_k4(f, T, &s, &group, x);
+        else sum_blocks(f, T, decode, &s, &group, x);
+        for (int t = 0; t < T; t++) {
+            __m128i whole = sum8x4_epi32(s.whole[t][0], s.whole[t][1], s.whole[t][2], s.whole[t][3]);
+            __m128 v = _mm_mul_ps(s.d, _mm_cvtepi32_ps(whole));
+            if (has_min(f)) v = _mm_fnmadd_ps(s.dmin, _mm_cvtepi32_ps(s.min[t]), v);
+            acc[t] = _mm_fmadd_ps(_mm_set1_ps(x[t].d[k / 256]), v, acc[t]);
+        }
     }
-    return acc;
 }
 
 /* ---- Blocks of 32 and 64 ---- */
@@ -311,19 +348,23 @@ FORCE_INLINE __m256i products_of(__m256i numbers, __m256i x)
 #endif
 }
 
-/* I of unit u of a block, spread over eight lanes: four for each half of the unit. */
-FORCE_INLINE __m256i unit_sum(enum tensor_format f, const uint8_t *block, int u, const struct activations *x,
-                              uint64_t k)
+/* I of one row's unit for each token, spread over eight lanes: four for each half of the unit. */
+FORCE_INLINE void unit_sums(enum tensor_format f, const int T, const uint8_t *block, int u,
+                            const struct activations *x, uint64_t k, __m256i sum[FEW_TOKENS])
 {
     __m256i q = level_numbers(f, block, u);
     if (is_signed(f) && !HAS_DOT) {
         __m256i low = _mm256_cvtepi8_epi16(_mm256_castsi256_si128(q));
         __m256i high = _mm256_cvtepi8_epi16(_mm256_extracti128_si256(q, 1));
-        return _mm256_add_epi32(_mm256_madd_epi16(low, load_32_bytes(words_of(x) + k)),
-                                _mm256_madd_epi16(high, load_32_bytes(words_of(x) + k + 16)));
+        for (int t = 0; t < T; t++)
+            sum[t] = _mm256_add_epi32(_mm256_madd_epi16(low, load_32_bytes(words_of(&x[t]) + k)),
+                                      _mm256_madd_epi16(high, load_32_bytes(words_of(&x[t]) + k + 16)));
+        return;
     }
-    __m256i products = products_of(q, load_32_bytes(x->q + k));
-    return HAS_DOT ? products : _mm256_madd_epi16(products, _mm256_set1_epi16(1));
+    for (int t = 0; t < T; t++) {
+        __m256i products = products_of(q, load_32_bytes(x[t].q + k));
+        sum[t] = HAS_DOT ? products : _mm256_madd_epi16(products, _mm256_set1_epi16(1));
+    }
 }
 
 FORCE_INLINE __m128i subtract_zero(enum tensor_format f, __m128i whole, int sum)
@@ -331,50 +372,59 @@ FORCE_INLINE __m128i subtract_zero(enum tensor_format f, __m128i whole, int sum)
     return level_zero(f) ? _mm_sub_epi32(whole, _mm_set1_epi32(level_zero(f) * sum)) : whole;
 }
 
-FORCE_INLINE __m128 multiply_32(enum tensor_format f, const int elements, const int bytes, const struct activations *x,
-                                const uint8_t *rows, uint64_t row_bytes, uint64_t n_columns, struct hints hints)
+/* acc += unit u of a block of each of GROUP rows times one token; sum: unit_sums of each row. */
+FORCE_INLINE __m128 add_units(enum tensor_format f, __m128 acc, const __m256i sum[GROUP], const uint8_t *rows,
+                              uint64_t row_bytes, int u, const struct activations *x, uint64_t k)
 {
-    __m128 acc = _mm_setzero_ps();
+    if (f == FORMAT_NVFP4) {
+        __m256i halves = _mm256_hadd_epi32(_mm256_hadd_epi32(sum[0], sum[1]), _mm256_hadd_epi32(sum[2], sum[3]));
+        __m128i low = subtract_zero(f, _mm256_castsi256_si128(halves), x->sum16[k / 16]);
+        __m128i high = subtract_zero(f, _mm256_extracti128_si256(halves, 1), x->sum16[k / 16 + 1]);
+        __m256 d = _mm256_mul_ps(four_d_of_unit(rows, row_bytes, u), _mm256_set1_ps(x->d[k / 32]));
+        acc = _mm_fmadd_ps(_mm256_castps256_ps128(d), _mm_cvtepi32_ps(low), acc);
+        return _mm_fmadd_ps(_mm256_extractf128_ps(d, 1), _mm_cvtepi32_ps(high), acc);
+    }
+    __m128 dx = _mm_set1_ps(x->d[k / 32]);
+    __m128i whole = subtract_zero(f, sum8x4_epi32(sum[0], sum[1], sum[2], sum[3]), x->sum32[k / 32]);
+    acc = _mm_fmadd_ps(_mm_mul_ps(four_d(f, rows, row_bytes), dx), _mm_cvtepi32_ps(whole), acc);
+    if (!has_min(f)) return acc;
+    __m128 m = _mm_mul_ps(four_halves(rows + min_at(f), row_bytes), dx);
+    return _mm_fmadd_ps(m, _mm_set1_ps((float)x->sum32[k / 32]), acc);
+}
+
+FORCE_INLINE void multiply_32(enum tensor_format f, const int T, const int elements, const int bytes,
+                              __m128 acc[FEW_TOKENS], const struct activations *x, const uint8_t *rows,
+                              uint64_t row_bytes, uint64_t n_columns, struct hints hints)
+{
     uintptr_t at = (uintptr_t)rows;
     for (uint64_t k = 0; k < n_columns; k += 32) {
         int u = (int)(k % (uint64_t)elements) / 32;
-        __m256i sum[GROUP];
+        __m256i sum[FEW_TOKENS][GROUP];
         if (u == 0) {
             prefetch_hinted(hints, at, (uint64_t)bytes * GROUP);
             at += (uint64_t)bytes * GROUP;
         }
-        for (int r = 0; r < GROUP; r++)
-            sum[r] = unit_sum(f, rows + (uint64_t)r * row_bytes, u, x, k);
-        __m128 dx = _mm_set1_ps(x->d[k / 32]);
-        if (f == FORMAT_NVFP4) {
-            __m256i halves = _mm256_hadd_epi32(_mm256_hadd_epi32(sum[0], sum[1]), _mm256_hadd_epi32(sum[2], sum[3]));
-            __m128i low = subtract_zero(f, _mm256_castsi256_si128(halves), x->sum16[k / 16]);
-            __m128i high = subtract_zero(f, _mm256_extracti128_si256(halves, 1), x->sum16[k / 16 + 1]);
-            __m128 d = _mm_mul_ps(four_d(f, rows, row_bytes, 2 * u), dx);
-            acc = _mm_fmadd_ps(d, _mm_cvtepi32_ps(low), acc);
-            d = _mm_mul_ps(four_d(f, rows, row_bytes, 2 * u + 1), dx);
-            acc = _mm_fmadd_ps(d, _mm_cvtepi32_ps(high), acc);
-        } else {
-            __m128i whole = subtract_zero(f, sum8x4_epi32(sum[0], sum[1], sum[2], sum[3]), x->sum32[k / 32]);
-            acc = _mm_fmadd_ps(_mm_mul_ps(four_d(f, rows, row_bytes, 0), dx), _mm_cvtepi32_ps(whole), acc);
-            if (has_min(f)) {
-                __m128 m = _mm_mul_ps(four_halves(rows + min_at(f), row_bytes), dx);
-                acc = _mm_fmadd_ps(m, _mm_set1_ps((float)x->sum32[k / 32]), acc);
-            }
+        for (int r = 0; r < GROUP; r++) {
+            __m256i one[FEW_TOKENS];
+            unit_sums(f, T, rows + (uint64_t)r * row_bytes, u, x, k, one);
+            for (int t = 0; t < T; t++) sum[t][r] = one[t];
         }
+        for (int t = 0; t < T; t++) acc[t] = add_units(f, acc[t], sum[t], rows, row_bytes, u, &x[t], k);
         if (u == elements / 32 - 1) rows += bytes;
     }
-    return acc;
 }
 
 /* ---- All rows ---- */
 
-/* A last row alone is taken GROUP times: that is rare, and a body of its own would double the code. */
-FORCE_INLINE void one_token(enum tensor_format f, enum activation_kind kind, decode_fn decode, const int elements,
-                            const int bytes, float *out, const void *x, const uint8_t *rows, uint64_t row_bytes,
-                            uint64_t n_rows, uint64_t n_columns, const void *next)
+/* out[t * out_stride + r], t < T. A last row alone is taken GROUP times: that is rare, and a body of its own would
+ * double the code. */
+FORCE_INLINE void few_tokens(enum tensor_format f, enum activation_kind kind, const int T, decode_fn decode,
+                             const int elements, const int bytes, float *out, uint64_t out_stride,
+                             const void *const *tokens, const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows,
+                             uint64_t n_columns, const void *next)
 {
-    const struct activations activations = activations_at(kind, x, n_columns);
+    struct activations x[FEW_TOKENS];
+    for (int t = 0; t < T; t++) x[t] = activations_at(kind, tokens[t], n_columns);
     /* The first step needs a line of each row. Whole steps, so that the hints end where the rows do. */
     const uint64_t step = (uint64_t)bytes * GROUP, ahead = AHEAD_BYTES / step * step + GROUP * row_bytes - step;
     const struct hints hints = hints_of(rows, n_rows * row_bytes, next, ahead);
@@ -383,23 +433,53 @@ FORCE_INLINE void one_token(enum tensor_format f, enum activation_kind kind, dec
         bool whole = n_rows - r >= GROUP;
         const uint8_t *first = rows + r * row_bytes;
         uint64_t stride = whole ? row_bytes : 0;
-        __m128 sums = elements == 256
-                          ? multiply_256(f, decode, bytes, &activations, first, stride, n_columns, hints)
-                          : multiply_32(f, elements, bytes, &activations, first, stride, n_columns, hints);
-        if (whole) _mm_storeu_ps(out + r, sums);
-        else _mm_store_ss(out + r, sums);
+        __m128 sums[FEW_TOKENS];
+        for (int t = 0; t < T; t++) sums[t] = _mm_setzero_ps();
+        if (elements == 256) multiply_256(f, T, decode, bytes, sums, x, first, stride, n_columns, hints);
+        else multiply_32(f, T, elements, bytes, sums, x, first, stride, n_columns, hints);
+        for (int t = 0; t < T; t++) {
+            float *first_out = out + (uint64_t)t * out_stride + r;
+            if (whole) _mm_storeu_ps(first_out, sums[t]);
+            else _mm_store_ss(first_out, sums[t]);
+        }
         r += whole ? GROUP : 1;
     }
 }
 
-#define DEFINE_ONE_TOKEN(name, format, kind, elements, bytes)                                                          \
-    static void one_token_##name(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,     \
+/* Up to how many tokens this is faster than a panel, of those measured (AVX2, Zen 3). Wider vectors and a dot product of
+ * bytes help panels more, by arithmetic only. */
+FORCE_INLINE uint64_t few_tokens_of(enum activation_kind kind, const int elements)
+{
+    if (kind == ACTIVATION_INT8_32) return 1;
+    if (HAS_DOT || LANES > 8) return 2;
+    return elements == 256 ? 4 : 3;
+}
+
+#define FEW_OF(f, kind, name, elements, bytes, T)                                                                      \
+    few_tokens(f, level_kind(f, kind), T, afmoe__decode_##name, elements, bytes, out, out_stride, x, rows, row_bytes,  \
+               n_rows, n_columns, next)
+
+#define DEFINE_FEW_TOKENS(name, format, kind, elements, bytes)                                                         \
+    static void one_token_##name(float *out, const void *one, const void *rows, uint64_t row_bytes, uint64_t n_rows,   \
                                  uint64_t n_columns, const void *next)                                                 \
     {                                                                                                                  \
-        one_token(format, level_kind(format, kind), afmoe__decode_##name, elements, bytes, out, x, rows, row_bytes,    \
-                  n_rows, n_columns, next);                                                                            \
+        const void *const *x = &one;                                                                                   \
+        const uint64_t out_stride = 0;                                                                                 \
+        FEW_OF(format, kind, name, elements, bytes, 1);                                                                \
+    }                                                                                                                  \
+    /* false: too many */                                                                                              \
+    static bool few_tokens_##name(float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens,            \
+                                  const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,           \
+                                  const void *next)                                                                    \
+    {                                                                                                                  \
+        const uint64_t most = few_tokens_of(level_kind(format, kind), elements);                                       \
+        if (n_tokens == 0) return true;                                                                                \
+        if (n_tokens == 2 && most >= 2) return FEW_OF(format, kind, name, elements, bytes, 2), true;                   \
+        if (n_tokens == 3 && most >= 3) return FEW_OF(format, kind, name, elements, bytes, 3), true;                   \
+        if (n_tokens == 4 && most >= 4) return FEW_OF(format, kind, name, elements, bytes, 4), true;                   \
+        return false;                                                                                                  \
     }
 
-FOR_EACH_WHOLE_FORMAT(DEFINE_ONE_TOKEN)
+FOR_EACH_WHOLE_FORMAT(DEFINE_FEW_TOKENS)
 
 #endif

@@ -79,7 +79,12 @@ FORCE_INLINE __m256i eight_dwords(const uint8_t *const rows[HALF], int offset)
 
 FORCE_INLINE __m256 eight_d(enum tensor_format f, const uint8_t *const rows[HALF], int part)
 {
-    if (f == FORMAT_MXFP4 || f == FORMAT_NVFP4 || whole_unit(f) != 1) {
+    if (has_byte_d(f)) {
+        uint8_t bytes[HALF];
+        for (int r = 0; r < HALF; r++) bytes[r] = rows[r][part];
+        return d_of_bytes(f, _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)bytes)));
+    }
+    if (whole_unit(f) != 1) {
         float d[HALF];
         for (int r = 0; r < HALF; r++) d[r] = whole_d(f, rows[r], part);
         return _mm256_loadu_ps(d);

@@ -13,6 +13,9 @@
 #define KEEP_IN_ORDER(v) __asm__("" : "+x"(v))
 #endif
 
+/* What is loaded after this is not loaded before it. */
+#define KEEP_INSIDE() __asm__ volatile("" ::: "memory")
+
 /* Sixteen bytes, the same in both halves. */
 #define IN_BOTH_HALVES(...) _mm256_setr_epi8(__VA_ARGS__, __VA_ARGS__)
 
@@ -85,15 +88,53 @@ FORCE_INLINE __m128 four_halves(const uint8_t *p, uint64_t stride)
     return _mm_cvtph_ps(_mm_cvtsi64_si128((long long)bits));
 }
 
-/* d of part `part` of four blocks `stride` bytes apart (whole_d of whole_blocks.h). */
-FORCE_INLINE __m128 four_d(enum tensor_format f, const uint8_t *block, uint64_t stride, int part)
+/* d of the formats that store it as a byte, in every lane: e8m0_half and ue4m3_half of ref/decode.h. */
+FORCE_INLINE __m256 d_of_bytes(enum tensor_format f, __m256i bytes)
 {
-    if (f == FORMAT_MXFP4 || f == FORMAT_NVFP4 || whole_unit(f) != 1) {
+    if (f == FORMAT_MXFP4) {
+        __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(bytes, _mm256_set1_epi32(1)), 23);
+        __m256i low = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), bytes);
+        __m256i is_low = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), bytes);
+        return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, low, is_low));
+    }
+    const __m256i least_normal = _mm256_set1_epi32(8), nan = _mm256_set1_epi32(0x7f);
+    __m256i number = _mm256_and_si256(bytes, nan);
+    __m256i normal = _mm256_add_epi32(_mm256_slli_epi32(number, 20), _mm256_set1_epi32((127 - 8) << 23));
+    __m256 low = _mm256_mul_ps(_mm256_cvtepi32_ps(number), _mm256_set1_ps(0x1p-10f));
+    __m256 is_low = _mm256_castsi256_ps(_mm256_cmpgt_epi32(least_normal, number));
+    __m256 d = _mm256_blendv_ps(_mm256_castsi256_ps(normal), low, is_low);
+    return _mm256_andnot_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(bytes, nan)), d);
+}
+
+FORCE_INLINE bool has_byte_d(enum tensor_format f)
+{
+    return f == FORMAT_MXFP4 || f == FORMAT_NVFP4;
+}
+
+/* d of four blocks `stride` bytes apart. Not of NVFP4. */
+FORCE_INLINE __m128 four_d(enum tensor_format f, const uint8_t *block, uint64_t stride)
+{
+    if (f == FORMAT_MXFP4) {
+        uint32_t bytes = 0;
+        for (int r = 0; r < 4; r++) bytes |= (uint32_t)block[(uint64_t)r * stride] << 8 * r;
+        return _mm256_castps256_ps128(d_of_bytes(f, _mm256_cvtepu8_epi32(_mm_cvtsi32_si128((int)bytes))));
+    }
+    if (whole_unit(f) != 1) {
         float d[4];
-        for (int r = 0; r < 4; r++) d[r] = whole_d(f, block + (uint64_t)r * stride, part);
+        for (int r = 0; r < 4; r++) d[r] = whole_d(f, block + (uint64_t)r * stride, 0);
         return _mm_loadu_ps(d);
     }
     return four_halves(block + scale_at(f), stride);
+}
+
+/* d of parts 2u and 2u + 1 of four blocks of NVFP4, the four of a part in a half. */
+FORCE_INLINE __m256 four_d_of_unit(const uint8_t *block, uint64_t stride, int u)
+{
+    uint64_t bytes = 0;
+    for (int r = 0; r < 4; r++) bytes |= (uint64_t)u16_at(block + (uint64_t)r * stride + 2 * u) << 16 * r;
+    const __m128i by_part = _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, -1, -1, -1, -1, -1, -1, -1, -1);
+    __m128i sorted = _mm_shuffle_epi8(_mm_cvtsi64_si128((long long)bytes), by_part);
+    return d_of_bytes(FORMAT_NVFP4, _mm256_cvtepu8_epi32(sorted));
 }
 
 #endif
