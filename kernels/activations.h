@@ -1,4 +1,4 @@
-/* Activations as whole numbers, for the products of precision FAST: x[k] is about d * q[k].
+/* Activations as the products of precision FAST read them. As whole numbers, x[k] is about d * q[k]:
  *
  *   d = max |x| / 127 over a group, q = x * (127 / max) rounded to the nearest, ties to even: -127..127
  *
@@ -11,7 +11,9 @@
  *     d      float [n / group]
  *     sum32  int16 [n / 32]           sums of q
  *     sum16  int16 [n / 16]
- * rounded up to whole cache lines. */
+ * rounded up to whole cache lines.
+ *
+ * ACTIVATION_BF16: bfloat16 [n] alone, rounded to the nearest, ties to even (half.h); any n. */
 #ifndef AFMOE_KERNELS_ACTIVATIONS_H
 #define AFMOE_KERNELS_ACTIVATIONS_H
 
@@ -23,6 +25,7 @@ enum activation_kind {
     ACTIVATION_INT16_32,
     ACTIVATION_INT8_256,
     ACTIVATION_INT16_256,
+    ACTIVATION_BF16,
     N_ACTIVATION_KINDS
 };
 
@@ -59,7 +62,9 @@ static inline uint64_t activation_sum16(enum activation_kind kind, uint64_t n)
 
 static inline uint64_t activation_bytes(enum activation_kind kind, uint64_t n)
 {
-    uint64_t bytes = kind == ACTIVATION_F32 ? n * sizeof(float) : activation_sum16(kind, n) + n / 16 * sizeof(int16_t);
+    uint64_t bytes = kind == ACTIVATION_F32    ? n * sizeof(float)
+                     : kind == ACTIVATION_BF16 ? n * sizeof(uint16_t)
+                                               : activation_sum16(kind, n) + n / 16 * sizeof(int16_t);
     return (bytes + ACTIVATION_ALIGN - 1) / ACTIVATION_ALIGN * ACTIVATION_ALIGN;
 }
 

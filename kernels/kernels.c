@@ -28,6 +28,7 @@ void afmoe__kernels_select(struct kernels *out, int32_t level)
     if (level == AFMOE_CPU_AVXVNNI) afmoe__kernels_avxvnni(out);
     if (level >= AFMOE_CPU_AVX512) afmoe__kernels_avx512(out);
     if (level >= AFMOE_CPU_AVX512ICL) afmoe__kernels_avx512icl(out);
+    if (level >= AFMOE_CPU_AVX512BF16) afmoe__kernels_avx512bf16(out);
 #endif
 #else
     (void)level;

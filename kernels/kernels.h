@@ -155,5 +155,6 @@ void afmoe__kernels_avx2(struct kernels *k);
 void afmoe__kernels_avxvnni(struct kernels *k);   /* on the AVX2 table */
 void afmoe__kernels_avx512(struct kernels *k);    /* on the AVX2 table */
 void afmoe__kernels_avx512icl(struct kernels *k); /* on the AVX-512 table */
+void afmoe__kernels_avx512bf16(struct kernels *k); /* on that */
 
 #endif

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes kernels/ref/iq_grids.h from the tables of gguf-py (module gguf.quants: grid_hex of each IQ class).
+"""Writes kernels/ref/iq_grids.c from the tables of gguf-py (module gguf.quants: grid_hex of each IQ class).
 
 usage: make_iq_grids.py [--check] [FILE]
 
-FILE is kernels/ref/iq_grids.h of this checkout unless given. With --check nothing is written; the exit status says
+FILE is kernels/ref/iq_grids.c of this checkout unless given. With --check nothing is written; the exit status says
 whether FILE is what would be written. Needs the package gguf (written with 0.19; the tables are part of the format
 and do not change).
 """
@@ -13,39 +13,35 @@ import sys
 import numpy
 from gguf import quants
 
-GRIDS = [("iq1", quants.IQ1_S, 8), ("iq2_xxs", quants.IQ2_XXS, 8), ("iq2_xs", quants.IQ2_XS, 8),
-         ("iq2_s", quants.IQ2_S, 8), ("iq3_xxs", quants.IQ3_XXS, 4), ("iq3_s", quants.IQ3_S, 4)]
+GRIDS = [("iq1", quants.IQ1_S), ("iq2_xxs", quants.IQ2_XXS), ("iq2_xs", quants.IQ2_XS), ("iq2_s", quants.IQ2_S),
+         ("iq3_xxs", quants.IQ3_XXS), ("iq3_s", quants.IQ3_S)]
 
 HEAD = """\
-/* Grids of the IQ formats. Written by scripts/make_iq_grids.py from gguf-py's tables; not to be edited.
- *
- * A row is 8 codes of 2 bits (iq1, iq2) or 4 codes of 3 bits, 4 bits apart (iq3), the first in the lowest bits. What a
- * code stands for is said in iq_blocks_ref.c. */
-#ifndef AFMOE_KERNELS_IQ_GRIDS_H
-#define AFMOE_KERNELS_IQ_GRIDS_H
-
-#include <stdint.h>
+/* Grids of the IQ formats, see iq_grids.h. Written by scripts/make_iq_grids.py from gguf-py's tables; not to be
+ * edited. */
+#include "iq_grids.h"
 """
 
 
-def packed_rows(grid, n_codes):
-    """The rows as 16-bit numbers, and that they say what gguf-py makes of them."""
-    rows = numpy.frombuffer(bytes.fromhex(grid.grid_hex.decode()), dtype="<u2")
-    bits = 16 // n_codes
-    codes = rows[:, None] >> (numpy.arange(n_codes, dtype=numpy.uint16) * bits) & ((1 << bits) - 1)
+def rows_of(name, grid):
+    """The rows as numbers of as many bytes as there are values."""
     grid.init_grid()
-    assert rows.size == grid.grid_shape[0]
-    assert (numpy.array(grid.grid_map)[codes] == grid.grid.reshape(codes.shape)).all()
-    return rows
+    values = grid.grid.reshape(grid.grid_shape).astype(numpy.int64)
+    if name == "iq1":
+        values = 8 * values + 15
+    assert values.min() >= 0 and values.max() < 64
+    return values.astype(numpy.uint8).view(f"<u{values.shape[1]}").ravel()
 
 
 def text():
     parts = [HEAD]
-    for name, grid, n_codes in GRIDS:
-        rows = packed_rows(grid, n_codes)
-        lines = [", ".join(f"0x{row:04x}" for row in rows[i:i + 14]) for i in range(0, rows.size, 14)]
-        parts.append(f"\nstatic const uint16_t {name}_grid[{rows.size}] = {{\n    " + ",\n    ".join(lines) + "};\n")
-    parts.append("\n#endif\n")
+    for name, grid in GRIDS:
+        rows = rows_of(name, grid)
+        digits, per_line = 2 * rows.itemsize, 116 // (2 * rows.itemsize + 4)
+        lines = [", ".join(f"0x{row:0{digits}x}" for row in rows[i:i + per_line])
+                 for i in range(0, rows.size, per_line)]
+        parts.append(f"\nconst uint{8 * rows.itemsize}_t afmoe__{name}_grid[{rows.size}] = {{\n    " +
+                     ",\n    ".join(lines) + "};\n")
     return "".join(parts)
 
 
@@ -53,7 +49,7 @@ def main():
     arguments = sys.argv[1:]
     check = "--check" in arguments
     files = [a for a in arguments if a != "--check"]
-    default = pathlib.Path(__file__).resolve().parent.parent / "kernels" / "ref" / "iq_grids.h"
+    default = pathlib.Path(__file__).resolve().parent.parent / "kernels" / "ref" / "iq_grids.c"
     path = pathlib.Path(files[0]) if files else default
     if check:
         sys.exit(path.read_text() != text())

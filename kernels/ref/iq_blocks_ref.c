@@ -17,10 +17,6 @@
 
 #include <stdbool.h>
 
-static const float iq2_levels[4] = {8, 25, 43, 0}; /* code 3 is in no grid */
-static const float iq3_xxs_levels[8] = {4, 12, 20, 28, 36, 44, 52, 62};
-static const float iq3_s_levels[8] = {1, 3, 5, 7, 9, 11, 13, 15};
-
 static uint8_t eight_signs(uint32_t seven)
 {
     uint32_t s = seven & 127, parity = s ^ s >> 4;
@@ -30,22 +26,18 @@ static uint8_t eight_signs(uint32_t seven)
 }
 
 /* Eight values of one row of a 2-bit grid. */
-static void put_eight(float *out, uint16_t row, float scale, uint8_t signs)
+static void put_eight(float *out, uint64_t row, float scale, uint8_t signs)
 {
     for (int i = 0; i < 8; i++) {
-        float x = scale * iq2_levels[row >> 2 * i & 3];
+        float x = scale * (float)(row >> 8 * i & 255);
         out[i] = signs >> i & 1 ? -x : x;
     }
 }
 
 /* Eight values of two rows of a 3-bit grid. */
-static void put_twice_four(float *out, uint16_t first, uint16_t second, const float levels[8], float scale,
-                           uint8_t signs)
+static void put_twice_four(float *out, uint32_t first, uint32_t second, float scale, uint8_t signs)
 {
-    for (int i = 0; i < 8; i++) {
-        float x = scale * levels[(i < 4 ? first : second) >> 4 * (i % 4) & 7];
-        out[i] = signs >> i & 1 ? -x : x;
-    }
+    put_eight(out, first | (uint64_t)second << 32, scale, signs);
 }
 
 static float quarter_scale(float d, uint32_t s)
@@ -63,7 +55,7 @@ void afmoe__decode_iq2_xxs(float *out, const void *row, uint64_t n)
             uint32_t signs = u32_at(index + 4);
             float scale = quarter_scale(d, signs >> 28);
             for (int i = 0; i < 4; i++)
-                put_eight(out + k + 32 * j + 8 * i, iq2_xxs_grid[index[i]], scale, eight_signs(signs >> 7 * i));
+                put_eight(out + k + 32 * j + 8 * i, afmoe__iq2_xxs_grid[index[i]], scale, eight_signs(signs >> 7 * i));
         }
     }
 }
@@ -76,7 +68,7 @@ void afmoe__decode_iq2_xs(float *out, const void *row, uint64_t n)
         for (int i = 0; i < 32; i++) {
             uint16_t index = u16_at(block + 2 + 2 * i);
             uint32_t s = block[66 + i / 4] >> 4 * (i / 2 % 2) & 15;
-            put_eight(out + k + 8 * i, iq2_xs_grid[index & 511], quarter_scale(d, s), eight_signs(index >> 9));
+            put_eight(out + k + 8 * i, afmoe__iq2_xs_grid[index & 511], quarter_scale(d, s), eight_signs(index >> 9));
         }
     }
 }
@@ -90,7 +82,7 @@ void afmoe__decode_iq2_s(float *out, const void *row, uint64_t n)
         for (int i = 0; i < 32; i++) {
             int index = low[i] | (high[i / 4] >> 2 * (i % 4) & 3) << 8;
             uint32_t s = scales[i / 4] >> 4 * (i / 2 % 2) & 15;
-            put_eight(out + k + 8 * i, iq2_s_grid[index], quarter_scale(d, s), signs[i]);
+            put_eight(out + k + 8 * i, afmoe__iq2_s_grid[index], quarter_scale(d, s), signs[i]);
         }
     }
 }
@@ -105,15 +97,15 @@ void afmoe__decode_iq3_xxs(float *out, const void *row, uint64_t n)
             uint32_t signs = u32_at(block + 66 + 4 * j);
             float scale = d * (0.5f + (float)(signs >> 28)) * 0.5f;
             for (int i = 0; i < 4; i++)
-                put_twice_four(out + k + 32 * j + 8 * i, iq3_xxs_grid[index[2 * i]], iq3_xxs_grid[index[2 * i + 1]],
-                               iq3_xxs_levels, scale, eight_signs(signs >> 7 * i));
+                put_twice_four(out + k + 32 * j + 8 * i, afmoe__iq3_xxs_grid[index[2 * i]],
+                               afmoe__iq3_xxs_grid[index[2 * i + 1]], scale, eight_signs(signs >> 7 * i));
         }
     }
 }
 
-static uint16_t iq3_s_row(const uint8_t *low, const uint8_t *high, int i)
+static uint32_t iq3_s_row(const uint8_t *low, const uint8_t *high, int i)
 {
-    return iq3_s_grid[low[i] | (high[i / 8] >> i % 8 & 1) << 8];
+    return afmoe__iq3_s_grid[low[i] | (high[i / 8] >> i % 8 & 1) << 8];
 }
 
 void afmoe__decode_iq3_s(float *out, const void *row, uint64_t n)
@@ -125,16 +117,16 @@ void afmoe__decode_iq3_s(float *out, const void *row, uint64_t n)
         for (int i = 0; i < 32; i++) {
             int s = scales[i / 8] >> 4 * (i / 4 % 2) & 15;
             put_twice_four(out + k + 8 * i, iq3_s_row(low, high, 2 * i), iq3_s_row(low, high, 2 * i + 1),
-                           iq3_s_levels, d * (float)(2 * s + 1), signs[i]);
+                           d * (float)(2 * s + 1), signs[i]);
         }
     }
 }
 
-/* Eight values of the 1-bit grid: codes 0, 1, 2 are -1, 0, 1. */
-static void put_ternary(float *out, uint16_t row, float scale, bool minus)
+/* Eight values of the 1-bit grid. */
+static void put_ternary(float *out, uint64_t row, float scale, bool minus)
 {
-    float delta = minus ? -0.125f : 0.125f;
-    for (int i = 0; i < 8; i++) out[i] = scale * ((float)((row >> 2 * i & 3) - 1) + delta);
+    int delta = minus ? -1 : 1;
+    for (int i = 0; i < 8; i++) out[i] = scale * 0.125f * (float)((int)(row >> 8 * i & 255) - 15 + delta);
 }
 
 void afmoe__decode_iq1_s(float *out, const void *row, uint64_t n)
@@ -147,7 +139,7 @@ void afmoe__decode_iq1_s(float *out, const void *row, uint64_t n)
             float scale = d * (float)(2 * (high >> 12 & 7) + 1);
             for (int i = 0; i < 4; i++) {
                 int index = block[2 + 4 * j + i] | (high >> 3 * i & 7) << 8;
-                put_ternary(out + k + 32 * j + 8 * i, iq1_grid[index], scale, high >> 15);
+                put_ternary(out + k + 32 * j + 8 * i, afmoe__iq1_grid[index], scale, high >> 15);
             }
         }
     }
@@ -164,7 +156,7 @@ void afmoe__decode_iq1_m(float *out, const void *row, uint64_t n)
         for (int i = 0; i < 32; i++) {
             int h = high[i / 2] >> 4 * (i % 2);
             int s = u16_at(scales + i / 8 * 2) >> i / 2 % 4 * 3 & 7;
-            put_ternary(out + k + 8 * i, iq1_grid[low[i] | (h & 7) << 8], d * (float)(2 * s + 1), h & 8);
+            put_ternary(out + k + 8 * i, afmoe__iq1_grid[low[i] | (h & 7) << 8], d * (float)(2 * s + 1), h & 8);
         }
     }
 }

@@ -1,6 +1,7 @@
-/* Activations to whole numbers, plain C; formula and layout: activations.h. */
+/* Activations to whole numbers or bfloat16, plain C; formula and layout: activations.h. */
 #include "ref.h"
 
+#include "half.h"
 #include "quantize.h"
 
 #include <stdbool.h>
@@ -45,10 +46,17 @@ DEFINE_PREPARE(int16_32, ACTIVATION_INT16_32)
 DEFINE_PREPARE(int8_256, ACTIVATION_INT8_256)
 DEFINE_PREPARE(int16_256, ACTIVATION_INT16_256)
 
+static void prepare_bf16(void *out, const float *x, uint64_t n)
+{
+    uint16_t *h = out;
+    for (uint64_t k = 0; k < n; k++) h[k] = bf16_from_f32(x[k]);
+}
+
 void afmoe__prepare_ref(struct kernels *k)
 {
     k->prepare[ACTIVATION_INT8_32] = prepare_int8_32;
     k->prepare[ACTIVATION_INT16_32] = prepare_int16_32;
     k->prepare[ACTIVATION_INT8_256] = prepare_int8_256;
     k->prepare[ACTIVATION_INT16_256] = prepare_int16_256;
+    k->prepare[ACTIVATION_BF16] = prepare_bf16;
 }

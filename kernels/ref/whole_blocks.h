@@ -80,8 +80,4 @@ static inline float whole_dmin(enum tensor_format f, const uint8_t *block)
     return f == FORMAT_Q4_1 || f == FORMAT_Q5_1 ? stored : -stored;
 }
 
-/* q and, where the format has minima, min of one block: what `decode` (of decode.h) makes of it with its scales set to
- * one. */
-void afmoe__whole_numbers(enum tensor_format f, decode_fn decode, int16_t *q, int16_t *min, const uint8_t *block);
-
 #endif

@@ -35,7 +35,8 @@ static void decode_whole(decode_fn decode, int16_t *out, const uint8_t *block, u
     for (uint64_t i = 0; i < n; i++) out[i] = (int16_t)values[i];
 }
 
-void afmoe__whole_numbers(enum tensor_format f, decode_fn decode, int16_t *q, int16_t *min, const uint8_t *block)
+/* q and, where the format has minima, min of one block: what `decode` makes of it with its scales set to one. */
+static void whole_numbers(enum tensor_format f, decode_fn decode, int16_t *q, int16_t *min, const uint8_t *block)
 {
     const struct format_traits *t = &afmoe__format_traits[f];
     uint8_t copy[256];
@@ -86,7 +87,7 @@ static void panel(enum tensor_format f, decode_fn decode, float *out, uint64_t o
         const uint8_t *block = rows + r * row_bytes;
         for (uint64_t k = 0; k < n_columns; k += n, block += afmoe__format_traits[f].block_bytes) {
             int16_t values[MAX_BLOCK_ELEMENTS], mins[MAX_BLOCK_ELEMENTS];
-            afmoe__whole_numbers(f, decode, values, mins, block);
+            whole_numbers(f, decode, values, mins, block);
             for (uint64_t t = 0; t < n_tokens; t++) {
                 const uint8_t *q = x[t];
                 const float *dx = (const float *)(const void *)(q + activation_d(kind, n_columns)) + k / group;

@@ -29,16 +29,16 @@ void afmoe__attention_avx2(struct kernels *k);
     X(q4_k, FORMAT_Q4_K, ACTIVATION_INT8_256, 256, 144)                                                                \
     X(q5_k, FORMAT_Q5_K, ACTIVATION_INT8_256, 256, 176)                                                                \
     X(q6_k, FORMAT_Q6_K, ACTIVATION_INT8_256, 256, 210)                                                                \
-    X(iq1_s, FORMAT_IQ1_S, ACTIVATION_INT16_256, 256, 50)                                                              \
-    X(iq1_m, FORMAT_IQ1_M, ACTIVATION_INT16_256, 256, 56)                                                              \
-    X(iq2_xxs, FORMAT_IQ2_XXS, ACTIVATION_INT16_256, 256, 66)                                                          \
-    X(iq2_xs, FORMAT_IQ2_XS, ACTIVATION_INT16_256, 256, 74)                                                            \
-    X(iq2_s, FORMAT_IQ2_S, ACTIVATION_INT16_256, 256, 82)                                                              \
-    X(iq3_xxs, FORMAT_IQ3_XXS, ACTIVATION_INT16_256, 256, 98)                                                          \
-    X(iq3_s, FORMAT_IQ3_S, ACTIVATION_INT16_256, 256, 110)                                                             \
+    X(iq1_s, FORMAT_IQ1_S, ACTIVATION_INT8_256, 256, 50)                                                               \
+    X(iq1_m, FORMAT_IQ1_M, ACTIVATION_INT8_256, 256, 56)                                                               \
+    X(iq2_xxs, FORMAT_IQ2_XXS, ACTIVATION_INT8_256, 256, 66)                                                           \
+    X(iq2_xs, FORMAT_IQ2_XS, ACTIVATION_INT8_256, 256, 74)                                                             \
+    X(iq2_s, FORMAT_IQ2_S, ACTIVATION_INT8_256, 256, 82)                                                               \
+    X(iq3_xxs, FORMAT_IQ3_XXS, ACTIVATION_INT8_256, 256, 98)                                                           \
+    X(iq3_s, FORMAT_IQ3_S, ACTIVATION_INT8_256, 256, 110)                                                              \
     X(iq4_nl, FORMAT_IQ4_NL, ACTIVATION_INT16_32, 32, 18)                                                              \
     X(iq4_xs, FORMAT_IQ4_XS, ACTIVATION_INT16_256, 256, 136)                                                           \
-    X(tq1_0, FORMAT_TQ1_0, ACTIVATION_INT16_256, 256, 54)                                                              \
+    X(tq1_0, FORMAT_TQ1_0, ACTIVATION_INT8_256, 256, 54)                                                               \
     X(tq2_0, FORMAT_TQ2_0, ACTIVATION_INT8_256, 256, 66)                                                               \
     X(mxfp4, FORMAT_MXFP4, ACTIVATION_INT8_32, 32, 17)                                                                 \
     X(nvfp4, FORMAT_NVFP4, ACTIVATION_INT8_32, 64, 36)

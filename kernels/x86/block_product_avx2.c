@@ -1,16 +1,13 @@
 /* Products of block formats (ref/..._blocks_ref.c say what they are), AVX2 and FMA, in the order of kernels.h.
  *
  * One token: four rows side by side; the values of a unit go from the block through registers into the accumulators.
- * Formats that live on tables of grids (IQ1 to IQ3) or digits (TQ1_0) are decoded by the reference, a piece of a row
- * at a time, into an array that stays in the first-level cache. Panel: as for all formats. */
+ * Panel: as for all formats. */
 #include "avx2.h"
 
 #include "block_vectors_avx2.h"
 #include "tile_avx2.h"
 
 enum { ROWS = 4, AHEAD_BYTES = 8 << 10 };
-
-/* ---- Formats of block_vectors_avx2.h ---- */
 
 FORCE_INLINE void decode_units(enum tensor_format f, const int block_elements, const int block_bytes, float *out,
                                const uint8_t *block, uint64_t n)
@@ -65,35 +62,6 @@ FORCE_INLINE void one_token_units(enum tensor_format f, const int block_elements
                        hints);
 }
 
-/* ---- Formats decoded by the reference ---- */
-
-enum { PIECE = MAX_BLOCK_ELEMENTS };
-
-FORCE_INLINE void multiply_decoded(decode_fn decode, const int block_bytes, const int R, float *out, const float *x,
-                                   const uint8_t *rows, uint64_t row_bytes, uint64_t n_columns)
-{
-    __m256 acc[TILE_MAX_ROWS][TILE_MAX_TOKENS];
-    float piece[ROWS][PIECE];
-    tile_clear(R, 1, acc);
-    for (uint64_t k = 0; k < n_columns; k += PIECE, rows += block_bytes) {
-        for (int r = 0; r < R; r++) decode(piece[r], rows + r * row_bytes, PIECE);
-        const float *xk = x + k;
-        tile_accumulate(R, 1, STORED_F32, 0, acc, (const uint8_t *)piece, sizeof piece[0], &xk, PIECE);
-    }
-    tile_store(R, 1, acc, out, 0);
-}
-
-/* Blocks of PIECE values only, which all of these formats have. */
-static void one_token_decoded(decode_fn decode, const int block_bytes, float *out, const float *x, const uint8_t *rows,
-                              uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns)
-{
-    uint64_t r = 0;
-    for (; r + ROWS <= n_rows; r += ROWS)
-        multiply_decoded(decode, block_bytes, ROWS, out + r, x, rows + r * row_bytes, row_bytes, n_columns);
-    for (; r < n_rows; r++)
-        multiply_decoded(decode, block_bytes, 1, out + r, x, rows + r * row_bytes, row_bytes, n_columns);
-}
-
 /* ---- Table ---- */
 
 #define DEFINE_PANEL(name, decode)                                                                                     \
@@ -117,22 +85,12 @@ static void one_token_decoded(decode_fn decode, const int block_bytes, float *ou
     }                                                                                                                  \
     DEFINE_PANEL(name, decode_##name)
 
-#define DEFINE_DECODED_FORMAT(name, format, bytes)                                                                     \
-    static void one_token_##name(float *out, const void *x, const void *rows, uint64_t row_bytes, uint64_t n_rows,     \
-                                 uint64_t n_columns, const void *next)                                                 \
-    {                                                                                                                  \
-        (void)next;                                                                                                    \
-        one_token_decoded(afmoe__decode_##name, bytes, out, x, rows, row_bytes, n_rows, n_columns);                    \
-    }                                                                                                                  \
-    DEFINE_PANEL(name, afmoe__decode_##name)
-
 #define SET_PRODUCT(name, format, decode)                                                                              \
     set_float_product(k, format, decode,                                                                               \
                       (struct product_kernels){.one_token = one_token_##name,                                          \
                                                .panel = panel_##name,                                                  \
                                                .panel_scratch_bytes = afmoe__panel_scratch_bytes_avx2});
 #define SET_VECTOR_FORMAT(name, format, elements, bytes) SET_PRODUCT(name, format, decode_##name)
-#define SET_DECODED_FORMAT(name, format, bytes)          SET_PRODUCT(name, format, afmoe__decode_##name)
 
 /* Block sizes are written out here so that they are constants; test_kernels holds them to format.c by decoding. */
 #define FOR_EACH_VECTOR_FORMAT(X)                                                                                      \
@@ -145,27 +103,23 @@ static void one_token_decoded(decode_fn decode, const int block_bytes, float *ou
     X(q4_k, FORMAT_Q4_K, 256, 144)                                                                                     \
     X(q5_k, FORMAT_Q5_K, 256, 176)                                                                                     \
     X(q6_k, FORMAT_Q6_K, 256, 210)                                                                                     \
+    X(iq1_s, FORMAT_IQ1_S, 256, 50)                                                                                    \
+    X(iq1_m, FORMAT_IQ1_M, 256, 56)                                                                                    \
+    X(iq2_xxs, FORMAT_IQ2_XXS, 256, 66)                                                                                \
+    X(iq2_xs, FORMAT_IQ2_XS, 256, 74)                                                                                  \
+    X(iq2_s, FORMAT_IQ2_S, 256, 82)                                                                                    \
+    X(iq3_xxs, FORMAT_IQ3_XXS, 256, 98)                                                                                \
+    X(iq3_s, FORMAT_IQ3_S, 256, 110)                                                                                   \
     X(iq4_nl, FORMAT_IQ4_NL, 32, 18)                                                                                   \
     X(iq4_xs, FORMAT_IQ4_XS, 256, 136)                                                                                 \
+    X(tq1_0, FORMAT_TQ1_0, 256, 54)                                                                                    \
     X(tq2_0, FORMAT_TQ2_0, 256, 66)                                                                                    \
     X(mxfp4, FORMAT_MXFP4, 32, 17)                                                                                     \
     X(nvfp4, FORMAT_NVFP4, 64, 36)
 
-#define FOR_EACH_DECODED_FORMAT(X)                                                                                     \
-    X(iq1_s, FORMAT_IQ1_S, 50)                                                                                         \
-    X(iq1_m, FORMAT_IQ1_M, 56)                                                                                         \
-    X(iq2_xxs, FORMAT_IQ2_XXS, 66)                                                                                     \
-    X(iq2_xs, FORMAT_IQ2_XS, 74)                                                                                       \
-    X(iq2_s, FORMAT_IQ2_S, 82)                                                                                         \
-    X(iq3_xxs, FORMAT_IQ3_XXS, 98)                                                                                     \
-    X(iq3_s, FORMAT_IQ3_S, 110)                                                                                        \
-    X(tq1_0, FORMAT_TQ1_0, 54)
-
 FOR_EACH_VECTOR_FORMAT(DEFINE_VECTOR_FORMAT)
-FOR_EACH_DECODED_FORMAT(DEFINE_DECODED_FORMAT)
 
 void afmoe__block_product_avx2(struct kernels *k)
 {
     FOR_EACH_VECTOR_FORMAT(SET_VECTOR_FORMAT)
-    FOR_EACH_DECODED_FORMAT(SET_DECODED_FORMAT)
 }

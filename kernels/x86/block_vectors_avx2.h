@@ -1,5 +1,5 @@
-/* Blocks of weights as vectors of floats, 32 values (a unit) at a time: the formats whose codes come out by shifts,
- * masks and one table look-up of 16 bytes.
+/* Blocks of weights as vectors of floats, 32 values (a unit) at a time. Codes come out by shifts, masks and one look-up
+ * in a table of 16 bytes, or as grid_vectors_avx2.h says.
  *
  * A value is scale * q + offset with q a whole number of one byte. scale * q is exact, so the one rounding of the
  * fused multiply-add is that of the sum: the bits are those of the reference. Every function is folded for a constant
@@ -7,8 +7,8 @@
 #ifndef AFMOE_KERNELS_BLOCK_VECTORS_AVX2_H
 #define AFMOE_KERNELS_BLOCK_VECTORS_AVX2_H
 
-#include "ref/decode.h"
-#include "vector_avx2.h"
+#include "grid_vectors_avx2.h"
+#include "ref/whole_blocks.h"
 
 #include <stdbool.h>
 
@@ -17,10 +17,12 @@ enum { UNIT = 32, UNIT_VECTORS = 4 };
 /* One for every 16 or 32 values of a block, see scales_in_unit. */
 struct block_scales {
     float scale[16], offset[16];
+    uint32_t signs[8]; /* grid_signs */
 };
 
 FORCE_INLINE int scales_in_unit(enum tensor_format f)
 {
+    if (is_grid(f)) return 32 / grid_values_of_scale(f);
     return f == FORMAT_Q2_K || f == FORMAT_Q3_K || f == FORMAT_Q6_K || f == FORMAT_NVFP4 ? 2 : 1;
 }
 
@@ -113,8 +115,22 @@ FORCE_INLINE __m256i iq4_xs_scales(const uint8_t *block)
     return _mm256_sub_epi32(_mm256_or_si256(low, high), _mm256_set1_epi32(32));
 }
 
+FORCE_INLINE void prepare_grid(enum tensor_format f, struct block_scales *s, const uint8_t *block)
+{
+    uint8_t scales[16];
+    float d = whole_d(f, block, 0);
+    _mm_storeu_si128((__m128i *)(void *)scales, grid_scales(f, block));
+    scale_eight(s->scale, d, eight_signed(scales));
+    if (scales_in_unit(f) == 2) scale_eight(s->scale + 8, d, eight_signed(scales + 8));
+    grid_signs(f, s->signs, block);
+}
+
 FORCE_INLINE void prepare_scales(enum tensor_format f, struct block_scales *s, const uint8_t *block)
 {
+    if (is_grid(f)) {
+        prepare_grid(f, s, block);
+        return;
+    }
     switch (f) {
     case FORMAT_Q4_1:
     case FORMAT_Q5_1: s->offset[0] = half_at(block + 2); /* fall through */
@@ -141,11 +157,6 @@ FORCE_INLINE void prepare_scales(enum tensor_format f, struct block_scales *s, c
     }
 }
 
-FORCE_INLINE __m256i load_bytes(const uint8_t *p)
-{
-    return _mm256_loadu_si256((const __m256i *)(const void *)p);
-}
-
 /* `mask` of every byte shifted right by `shift`; no bit of a neighbour passes the mask */
 FORCE_INLINE __m256i shifted_bytes(__m256i bytes, int shift, uint8_t mask)
 {
@@ -163,7 +174,7 @@ FORCE_INLINE __m256i moved_bits(__m256i bytes, int from, int to, uint8_t mask)
 /* low nibbles of 16 bytes, then their high nibbles */
 FORCE_INLINE __m256i nibbles_of(const uint8_t *p)
 {
-    __m256i twice = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)p));
+    __m256i twice = _mm256_broadcastsi128_si256(load_16_bytes(p));
     return _mm256_and_si256(_mm256_srlv_epi32(twice, _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4)),
                             _mm256_set1_epi8(15));
 }
@@ -171,7 +182,7 @@ FORCE_INLINE __m256i nibbles_of(const uint8_t *p)
 /* the same for each 8 bytes */
 FORCE_INLINE __m256i nibbles_of_halves(const uint8_t *p)
 {
-    __m256i twice = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)p));
+    __m256i twice = _mm256_broadcastsi128_si256(load_16_bytes(p));
     __m256i spread = _mm256_permute4x64_epi64(twice, 0 | 0 << 2 | 1 << 4 | 1 << 6);
     return _mm256_and_si256(_mm256_srlv_epi64(spread, _mm256_setr_epi64x(0, 4, 0, 4)), _mm256_set1_epi8(15));
 }
@@ -179,12 +190,7 @@ FORCE_INLINE __m256i nibbles_of_halves(const uint8_t *p)
 /* bit i of 32 to byte i: 16 or 0 */
 FORCE_INLINE __m256i fifth_bits(const uint8_t *p)
 {
-    __m256i spread = _mm256_shuffle_epi8(_mm256_set1_epi32((int)u32_at(p)),
-                                         _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202,
-                                                            0x0303030303030303));
-    __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201);
-    __m256i is_set = _mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit);
-    return _mm256_and_si256(is_set, _mm256_set1_epi8(16));
+    return _mm256_and_si256(bits_to_bytes(u32_at(p)), _mm256_set1_epi8(16));
 }
 
 FORCE_INLINE __m256i look_up(const void *table, __m256i codes)
@@ -199,6 +205,7 @@ static const int8_t e2m1_from_zero[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11
 /* What is to be taken from unit_numbers to get q. */
 FORCE_INLINE int zero_of(enum tensor_format f)
 {
+    if (is_grid(f)) return grid_zero(f);
     switch (f) {
     case FORMAT_Q4_0: return 8;
     case FORMAT_Q5_0: return 16;
@@ -211,10 +218,12 @@ FORCE_INLINE int zero_of(enum tensor_format f)
     }
 }
 
-/* Bytes of unit u from which zero_of leaves q: 0..63, but for the tables of IQ4, which are signed. */
-FORCE_INLINE __m256i unit_numbers(enum tensor_format f, const uint8_t *block, int u)
+/* Bytes of unit u from which zero_of leaves q: at most 126, but for the tables of IQ4, which are signed. signs: those
+ * of the block where the format has any. */
+FORCE_INLINE __m256i unit_numbers(enum tensor_format f, const uint8_t *block, int u, const uint32_t signs[8])
 {
     int half = u / 4, quarter = u % 4;
+    if (is_grid(f)) return grid_numbers(f, block, u, signs);
     switch (f) {
     case FORMAT_Q4_0: return nibbles_of(block + 2);
     case FORMAT_Q4_1: return nibbles_of(block + 4);
@@ -224,27 +233,27 @@ FORCE_INLINE __m256i unit_numbers(enum tensor_format f, const uint8_t *block, in
     case FORMAT_IQ4_XS: return look_up(iq4_values, nibbles_of(block + 8 + 16 * u));
     case FORMAT_MXFP4: return look_up(e2m1_from_zero, nibbles_of(block + 1));
     case FORMAT_NVFP4: return look_up(e2m1_from_zero, nibbles_of_halves(block + 4 + 16 * u));
-    case FORMAT_Q2_K: return shifted_bytes(load_bytes(block + 16 + 32 * half), 2 * quarter, 3);
+    case FORMAT_Q2_K: return shifted_bytes(load_32_bytes(block + 16 + 32 * half), 2 * quarter, 3);
     case FORMAT_Q3_K:
-        return _mm256_or_si256(moved_bits(load_bytes(block), u, 2, 1),
-                               shifted_bytes(load_bytes(block + 32 + 32 * half), 2 * quarter, 3));
-    case FORMAT_Q4_K: return shifted_bytes(load_bytes(block + 16 + 32 * (u / 2)), 4 * (u % 2), 15);
+        return _mm256_or_si256(moved_bits(load_32_bytes(block), u, 2, 1),
+                               shifted_bytes(load_32_bytes(block + 32 + 32 * half), 2 * quarter, 3));
+    case FORMAT_Q4_K: return shifted_bytes(load_32_bytes(block + 16 + 32 * (u / 2)), 4 * (u % 2), 15);
     case FORMAT_Q5_K:
-        return _mm256_or_si256(moved_bits(load_bytes(block + 16), u, 4, 1),
-                               shifted_bytes(load_bytes(block + 48 + 32 * (u / 2)), 4 * (u % 2), 15));
+        return _mm256_or_si256(moved_bits(load_32_bytes(block + 16), u, 4, 1),
+                               shifted_bytes(load_32_bytes(block + 48 + 32 * (u / 2)), 4 * (u % 2), 15));
     case FORMAT_Q6_K:
-        return _mm256_or_si256(moved_bits(load_bytes(block + 128 + 32 * half), 2 * quarter, 4, 3),
-                               shifted_bytes(load_bytes(block + 64 * half + 32 * (quarter % 2)), 4 * (quarter / 2),
+        return _mm256_or_si256(moved_bits(load_32_bytes(block + 128 + 32 * half), 2 * quarter, 4, 3),
+                               shifted_bytes(load_32_bytes(block + 64 * half + 32 * (quarter % 2)), 4 * (quarter / 2),
                                              15));
-    case FORMAT_TQ2_0: return shifted_bytes(load_bytes(block + 32 * half), 2 * quarter, 3);
+    case FORMAT_TQ2_0: return shifted_bytes(load_32_bytes(block + 32 * half), 2 * quarter, 3);
     default: return _mm256_setzero_si256();
     }
 }
 
 /* The 32 numbers q of unit u as signed bytes. */
-FORCE_INLINE __m256i unit_codes(enum tensor_format f, const uint8_t *block, int u)
+FORCE_INLINE __m256i unit_codes(enum tensor_format f, const uint8_t *block, int u, const uint32_t signs[8])
 {
-    __m256i numbers = unit_numbers(f, block, u);
+    __m256i numbers = unit_numbers(f, block, u, signs);
     return zero_of(f) ? _mm256_sub_epi8(numbers, _mm256_set1_epi8((char)zero_of(f))) : numbers;
 }
 
@@ -252,7 +261,7 @@ FORCE_INLINE __m256i unit_codes(enum tensor_format f, const uint8_t *block, int 
 FORCE_INLINE void unit_values(enum tensor_format f, __m256 v[UNIT_VECTORS], const uint8_t *block,
                               const struct block_scales *s, int u)
 {
-    __m256i codes = unit_codes(f, block, u);
+    __m256i codes = unit_codes(f, block, u, s->signs);
     __m128i low = _mm256_castsi256_si128(codes), high = _mm256_extracti128_si256(codes, 1);
     __m128i eight[UNIT_VECTORS] = {low, _mm_srli_si128(low, 8), high, _mm_srli_si128(high, 8)};
     for (int i = 0; i < UNIT_VECTORS; i++) {

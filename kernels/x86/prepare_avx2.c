@@ -1,4 +1,4 @@
-/* Activations to whole numbers, AVX2; formula and layout: activations.h. */
+/* Activations to whole numbers or bfloat16, AVX2; formula and layout: activations.h. */
 #include "avx2.h"
 
 #include "quantize_avx2.h"
@@ -54,10 +54,32 @@ DEFINE_PREPARE(int16_32, ACTIVATION_INT16_32)
 DEFINE_PREPARE(int8_256, ACTIVATION_INT8_256)
 DEFINE_PREPARE(int16_256, ACTIVATION_INT16_256)
 
+/* Eight of them in dwords: bf16_from_f32. */
+FORCE_INLINE __m256i bf16_of(__m256 x)
+{
+    __m256i bits = _mm256_castps_si256(x), top = _mm256_srli_epi32(bits, 16);
+    __m256i odd = _mm256_and_si256(top, _mm256_set1_epi32(1));
+    __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd), 16);
+    __m256i quiet = _mm256_or_si256(top, _mm256_set1_epi32(0x40));
+    return _mm256_blendv_epi8(rounded, quiet, _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
+}
+
+static void prepare_bf16(void *out, const float *x, uint64_t n)
+{
+    uint16_t *h = out;
+    uint64_t k = 0;
+    for (; k + 16 <= n; k += 16) {
+        __m256i mixed = _mm256_packus_epi32(bf16_of(_mm256_loadu_ps(x + k)), bf16_of(_mm256_loadu_ps(x + k + 8)));
+        _mm256_storeu_si256((__m256i *)(void *)(h + k), _mm256_permute4x64_epi64(mixed, 0 | 2 << 2 | 1 << 4 | 3 << 6));
+    }
+    for (; k < n; k++) h[k] = bf16_from_f32(x[k]);
+}
+
 void afmoe__prepare_avx2(struct kernels *k)
 {
     k->prepare[ACTIVATION_INT8_32] = prepare_int8_32;
     k->prepare[ACTIVATION_INT16_32] = prepare_int16_32;
     k->prepare[ACTIVATION_INT8_256] = prepare_int8_256;
     k->prepare[ACTIVATION_INT16_256] = prepare_int16_256;
+    k->prepare[ACTIVATION_BF16] = prepare_bf16;
 }

@@ -5,7 +5,7 @@
 #include "panel_x86.h"
 #include "tile_avx512.h"
 
-enum { ROWS = PANEL_TILE_ROWS, TOKENS = TILE16_MAX_TOKENS };
+enum { ROWS = PANEL_TILE_ROWS };
 
 /* ---- One token ---- */
 
@@ -126,35 +126,13 @@ static void decode_q8_0(float *out, const void *row, uint64_t n)
     }
 }
 
-/* n_rows float rows with T tokens */
-FORCE_INLINE void multiply_panel(const int T, float *out, uint64_t out_stride, const float *const *x,
-                                 const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns)
+FORCE_INLINE void multiply_tile(const int R, const int T, float *out, uint64_t out_stride, const float *const *x,
+                                const uint8_t *rows, uint64_t row_bytes, uint64_t n_columns)
 {
-    uint64_t r = 0;
-    for (; r + ROWS <= n_rows; r += ROWS)
-        multiply(ROWS, T, STORED_F32, 0, out + r, out_stride, x, rows + r * row_bytes, row_bytes, n_columns);
-    for (; r < n_rows; r++)
-        multiply(1, T, STORED_F32, 0, out + r, out_stride, x, rows + r * row_bytes, row_bytes, n_columns);
+    multiply(R, T, STORED_F32, 0, out, out_stride, x, rows, row_bytes, n_columns);
 }
 
-static void all_tokens(float *out, uint64_t out_stride, const float *const *x, uint64_t n_tokens, const uint8_t *rows,
-                       uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns)
-{
-    while (n_tokens > 0) {
-        uint64_t n = n_tokens == TOKENS + 1 ? TOKENS - 2 : n_tokens < TOKENS ? n_tokens : TOKENS; /* no 1 at the end */
-        switch (n) {
-        case 1: multiply_panel(1, out, out_stride, x, rows, row_bytes, n_rows, n_columns); break;
-        case 2: multiply_panel(2, out, out_stride, x, rows, row_bytes, n_rows, n_columns); break;
-        case 3: multiply_panel(3, out, out_stride, x, rows, row_bytes, n_rows, n_columns); break;
-        case 4: multiply_panel(4, out, out_stride, x, rows, row_bytes, n_rows, n_columns); break;
-        case 5: multiply_panel(5, out, out_stride, x, rows, row_bytes, n_rows, n_columns); break;
-        default: multiply_panel(6, out, out_stride, x, rows, row_bytes, n_rows, n_columns); break;
-        }
-        out += n * out_stride;
-        x += n;
-        n_tokens -= n;
-    }
-}
+#include "panel_tokens_avx512.h"
 
 #define DEFINE_PANEL(name, decode)                                                                                     \
     static void panel_##name(float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens,                 \
@@ -164,9 +142,6 @@ static void all_tokens(float *out, uint64_t out_stride, const float *const *x, u
         (void)next;                                                                                                    \
         run_panel(decode, all_tokens, out, out_stride, x, n_tokens, rows, row_bytes, n_rows, n_columns, scratch);      \
     }
-
-/* As at AVX2: from some tokens on a copy keeps the rows from meeting in one set of the cache. */
-enum { COPY_TOKENS = 16 };
 
 DEFINE_PANEL(f32, n_tokens < COPY_TOKENS ? NULL : decode_f32)
 DEFINE_PANEL(f16, decode_f16)

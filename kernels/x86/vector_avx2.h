@@ -8,6 +8,16 @@
 
 #define FORCE_INLINE static inline __attribute__((always_inline))
 
+FORCE_INLINE __m128i load_16_bytes(const void *p)
+{
+    return _mm_loadu_si128((const __m128i *)p);
+}
+
+FORCE_INLINE __m256i load_32_bytes(const void *p)
+{
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+
 /* All ones in the first n < 8 lanes. Masked loads and stores touch no other memory. */
 FORCE_INLINE __m256i tail_mask(uint64_t n)
 {

@@ -91,7 +91,8 @@ FORCE_INLINE int groups_of_sum(enum tensor_format f)
 {
     int groups = values_of_scale(f) / 4;
     if (HAS_DOT) return groups;
-    return f == FORMAT_Q6_K ? 2 : f == FORMAT_Q5_K ? 4 : groups;
+    if (is_iq2(f) || f == FORMAT_IQ3_XXS) return 1;
+    return f == FORMAT_Q6_K ? 2 : f == FORMAT_Q5_K || is_iq1(f) || f == FORMAT_IQ3_S ? 4 : groups;
 }
 
 FORCE_INLINE void multiply_bytes_256(enum tensor_format f, const int T, floats acc[TOKENS][2],
@@ -234,11 +235,11 @@ static uint64_t panel_scratch_bytes(uint64_t n_columns)
 }
 
 /* The blocks at blocks[r]: n_units units of 32 columns, at most STEP columns in all. */
-FORCE_INLINE void decode_tile(enum tensor_format f, enum family family, decode_fn decode, const int elements,
-                              const int bytes, union tile *tile, const uint8_t *blocks[ROWS], int n_units)
+FORCE_INLINE void decode_tile(enum tensor_format f, enum family family, const int elements, const int bytes,
+                              union tile *tile, const uint8_t *blocks[ROWS], int n_units)
 {
     if (family == BYTES_256) decode_bytes_256(f, &tile->bytes_256, blocks);
-    if (family == WORDS_256) decode_words_256(f, decode, &tile->words_256, blocks);
+    if (family == WORDS_256) decode_words_256(f, &tile->words_256, blocks);
     for (int u = 0; u < n_units; u++) {
         if (family == BYTES_32) decode_bytes_32(f, &tile->bytes_32[u], blocks, u % (elements / UNIT));
         if (family == WORDS_32) decode_words_32(f, &tile->words_32[u], blocks);
@@ -303,12 +304,16 @@ typedef void (*multiply_tokens_fn)(float acc[][ROWS], const union tile *tile, co
     }
 
 /* Tiles of words are alike for all their formats; those of bytes differ in how much fits a sum. */
-DEFINE_MULTIPLY(words_256, FORMAT_IQ1_S, ACTIVATION_INT16_256)
 DEFINE_MULTIPLY(q2_k, FORMAT_Q2_K, ACTIVATION_INT8_256)
 DEFINE_MULTIPLY(q3_k, FORMAT_Q3_K, ACTIVATION_INT8_256)
 DEFINE_MULTIPLY(q4_k, FORMAT_Q4_K, ACTIVATION_INT8_256)
 DEFINE_MULTIPLY(q5_k, FORMAT_Q5_K, ACTIVATION_INT8_256)
 DEFINE_MULTIPLY(q6_k, FORMAT_Q6_K, ACTIVATION_INT8_256)
+DEFINE_MULTIPLY(iq1_s, FORMAT_IQ1_S, ACTIVATION_INT8_256)
+DEFINE_MULTIPLY(iq1_m, FORMAT_IQ1_M, ACTIVATION_INT8_256)
+DEFINE_MULTIPLY(iq2_xxs, FORMAT_IQ2_XXS, ACTIVATION_INT8_256)
+DEFINE_MULTIPLY(iq2_xs, FORMAT_IQ2_XS, ACTIVATION_INT8_256)
+DEFINE_MULTIPLY(iq3_s, FORMAT_IQ3_S, ACTIVATION_INT8_256)
 DEFINE_MULTIPLY(tq2_0, FORMAT_TQ2_0, ACTIVATION_INT8_256)
 DEFINE_MULTIPLY(q4_0, FORMAT_Q4_0, ACTIVATION_INT8_32)
 DEFINE_MULTIPLY(q4_1, FORMAT_Q4_1, ACTIVATION_INT8_32)
@@ -322,25 +327,21 @@ DEFINE_MULTIPLY(iq4_xs, FORMAT_IQ4_XS, ACTIVATION_INT8_256)
 #define multiply_tokens_iq4_nl multiply_tokens_q8_0
 #else
 DEFINE_MULTIPLY(words_32, FORMAT_Q8_0, ACTIVATION_INT16_32)
+DEFINE_MULTIPLY(words_256, FORMAT_IQ4_XS, ACTIVATION_INT16_256)
 #define multiply_tokens_q8_0    multiply_tokens_words_32
 #define multiply_tokens_iq4_nl  multiply_tokens_words_32
 #define multiply_tokens_iq4_xs  multiply_tokens_words_256
 #endif
-#define multiply_tokens_iq1_s   multiply_tokens_words_256
-#define multiply_tokens_iq1_m   multiply_tokens_words_256
-#define multiply_tokens_iq2_xxs multiply_tokens_words_256
-#define multiply_tokens_iq2_xs  multiply_tokens_words_256
-#define multiply_tokens_iq2_s   multiply_tokens_words_256
-#define multiply_tokens_iq3_xxs multiply_tokens_words_256
-#define multiply_tokens_iq3_s   multiply_tokens_words_256
-#define multiply_tokens_tq1_0   multiply_tokens_words_256
+#define multiply_tokens_iq2_s   multiply_tokens_iq2_xs
+#define multiply_tokens_iq3_xxs multiply_tokens_iq2_xxs
+#define multiply_tokens_tq1_0   multiply_tokens_tq2_0
 
 /* ROWS rows (n of them there, the last one again for the others) with at most CHUNK_TOKENS tokens. */
-FORCE_INLINE void multiply_rows(enum tensor_format f, enum family family, decode_fn decode,
-                                multiply_tokens_fn multiply, const int elements, const int bytes, float *out,
-                                uint64_t out_stride, const struct activations *x, uint64_t n_tokens,
-                                const uint8_t *rows, uint64_t row_bytes, uint64_t n, uint64_t n_columns,
-                                struct hints hints, struct panel_scratch *scratch)
+FORCE_INLINE void multiply_rows(enum tensor_format f, enum family family, multiply_tokens_fn multiply,
+                                const int elements, const int bytes, float *out, uint64_t out_stride,
+                                const struct activations *x, uint64_t n_tokens, const uint8_t *rows,
+                                uint64_t row_bytes, uint64_t n, uint64_t n_columns, struct hints hints,
+                                struct panel_scratch *scratch)
 {
     const uint8_t *blocks[ROWS];
     for (uint64_t r = 0; r < ROWS; r++) blocks[r] = rows + (r < n ? r : n - 1) * row_bytes;
@@ -354,7 +355,7 @@ FORCE_INLINE void multiply_rows(enum tensor_format f, enum family family, decode
         int n_units = n_columns - k < STEP ? (int)(n_columns - k) / UNIT : UNITS;
         const uintptr_t next = hinted(hints, at);
         prefetch_bytes((const void *)next, 0, half);
-        decode_tile(f, family, decode, elements, bytes, &scratch->tile, blocks, n_units);
+        decode_tile(f, family, elements, bytes, &scratch->tile, blocks, n_units);
         multiply(scratch->acc, &scratch->tile, x, n_tokens, k, n_units, (const void *)(next + half), step - half);
     }
     if (n == ROWS) /* a size that the compiler knows: four times as fast */
@@ -363,7 +364,7 @@ FORCE_INLINE void multiply_rows(enum tensor_format f, enum family family, decode
         for (uint64_t t = 0; t < n_tokens; t++) memcpy(out + t * out_stride, scratch->acc[t], n * sizeof *out);
 }
 
-FORCE_INLINE void panel(enum tensor_format f, enum activation_kind kind, decode_fn decode, multiply_tokens_fn multiply,
+FORCE_INLINE void panel(enum tensor_format f, enum activation_kind kind, multiply_tokens_fn multiply,
                         const int elements, const int bytes, float *out, uint64_t out_stride, const void *const *x,
                         uint64_t n_tokens, const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows,
                         uint64_t n_columns, const void *next, void *scratch)
@@ -374,7 +375,7 @@ FORCE_INLINE void panel(enum tensor_format f, enum activation_kind kind, decode_
         struct activations tokens[CHUNK_TOKENS + 1];
         for (uint64_t i = 0; i <= n; i++) tokens[i] = activations_at(kind, x[t + (i < n ? i : n - 1)], n_columns);
         for (uint64_t r = 0; r < n_rows; r += ROWS)
-            multiply_rows(f, family_of(kind), decode, multiply, elements, bytes, out + t * out_stride + r, out_stride,
+            multiply_rows(f, family_of(kind), multiply, elements, bytes, out + t * out_stride + r, out_stride,
                           tokens, n, rows + r * row_bytes, row_bytes, n_rows - r < ROWS ? n_rows - r : ROWS, n_columns,
                           hints, scratch);
     }
@@ -386,8 +387,8 @@ FORCE_INLINE void panel(enum tensor_format f, enum activation_kind kind, decode_
                              const void *next, void *scratch)                                                          \
     {                                                                                                                  \
         if (few_tokens_##name(out, out_stride, x, n_tokens, rows, row_bytes, n_rows, n_columns, next)) return;         \
-        panel(format, level_kind(format, kind), afmoe__decode_##name, multiply_tokens_##name, elements, bytes, out,    \
-              out_stride, x, n_tokens, rows, row_bytes, n_rows, n_columns, next, scratch);                             \
+        panel(format, level_kind(format, kind), multiply_tokens_##name, elements, bytes, out, out_stride, x, n_tokens, \
+              rows, row_bytes, n_rows, n_columns, next, scratch);                                                      \
     }
 
 FOR_EACH_WHOLE_FORMAT(DEFINE_PANEL)

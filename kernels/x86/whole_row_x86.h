@@ -205,9 +205,10 @@ FORCE_INLINE __m256i spread_scales(enum tensor_format f, __m256i scales)
 /* sum[t] += unit u of a block times the activations of each token at k. Bytes above 127 do not go with those of 16
  * bits: two of their products overflow. */
 FORCE_INLINE void add_unit(enum tensor_format f, const int T, __m256i sum[FEW_TOKENS], __m256i scale,
-                           const uint8_t *block, int u, const struct activations *x, uint64_t k)
+                           const uint8_t *block, int u, const uint32_t signs[8], const struct activations *x,
+                           uint64_t k)
 {
-    __m256i q = unit_numbers(f, block, u);
+    __m256i q = unit_numbers(f, block, u, signs);
     if (!is_signed(f)) {
         for (int t = 0; t < T; t++) sum[t] = add_pairs(sum[t], times_bytes(q, &x[t], k), scale);
         return;
@@ -229,14 +230,14 @@ FORCE_INLINE void add_unit(enum tensor_format f, const int T, __m256i sum[FEW_TO
 #endif
 }
 
-/* TQ2_0, without scales: 16 bits hold all eight units. */
-FORCE_INLINE void add_ternary(const int T, __m256i sum[FEW_TOKENS], __m256i ones, const uint8_t *block,
-                              const struct activations *x, uint64_t k)
+/* The TQ formats, without scales: 16 bits hold all eight units. */
+FORCE_INLINE void add_ternary(enum tensor_format f, const int T, __m256i sum[FEW_TOKENS], __m256i ones,
+                              const uint8_t *block, const struct activations *x, uint64_t k)
 {
     __m256i words[FEW_TOKENS];
     for (int t = 0; t < T; t++) words[t] = _mm256_setzero_si256();
     for (uint64_t u = 0; u < 8; u++) {
-        __m256i q = unit_numbers(FORMAT_TQ2_0, block, (int)u);
+        __m256i q = unit_numbers(f, block, (int)u, NULL);
         for (int t = 0; t < T; t++) words[t] = _mm256_add_epi16(words[t], times_bytes(q, &x[t], k + 32 * u));
     }
     for (int t = 0; t < T; t++) sum[t] = add_pairs(sum[t], words[t], ones);
@@ -245,7 +246,7 @@ FORCE_INLINE void add_ternary(const int T, __m256i sum[FEW_TOKENS], __m256i ones
 /* What level_zero adds to I of one block, to be taken from it. */
 FORCE_INLINE __m256i zero_sums(enum tensor_format f, __m256i scales, const struct activations *x, uint64_t k)
 {
-    __m256i sums = values_of_scale(f) == 16 || f == FORMAT_TQ2_0
+    __m256i sums = values_of_scale(f) == 16 || is_ternary(f)
                        ? load_32_bytes(x->sum16 + k / 16)
                        : _mm256_castsi128_si256(load_16_bytes(x->sum32 + k / 32));
     return _mm256_mullo_epi32(_mm256_madd_epi16(scales, sums), _mm256_set1_epi32(level_zero(f)));
@@ -264,42 +265,25 @@ FORCE_INLINE void block_sums(enum tensor_format f, const int T, const uint8_t *b
         __m256i all = _mm256_madd_epi16(mins, load_32_bytes(x[t].sum16 + k / 16));
         m[t] = _mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
     }
-    if (f == FORMAT_TQ2_0) {
-        add_ternary(T, sum, scales, block, x, k);
+    if (is_ternary(f)) {
+        add_ternary(f, T, sum, scales, block, x, k);
         return;
     }
     __m256i spread = spread_scales(f, scales);
+    uint32_t signs[8];
+    if (is_grid(f)) grid_signs(f, signs, block);
 #pragma GCC unroll 8
-    for (int u = 0; u < 8; u++) add_unit(f, T, sum, unit_scales(spread, u), block, u, x, k + 32 * (uint64_t)u);
+    for (int u = 0; u < 8; u++)
+        add_unit(f, T, sum, unit_scales(spread, u), block, u, signs, x, k + 32 * (uint64_t)u);
 }
 
-/* I of one block of the formats that the reference decodes. */
-FORCE_INLINE void decoded_sums(enum tensor_format f, const int T, decode_fn decode, const uint8_t *block,
-                               const struct activations *x, uint64_t k, __m256i sum[FEW_TOKENS])
-{
-    int16_t q[256];
-    afmoe__whole_numbers(f, decode, q, NULL, block);
-    for (int t = 0; t < T; t++) {
-        sum[t] = _mm256_setzero_si256();
-        for (int i = 0; i < 256; i += 16)
-            sum[t] = _mm256_add_epi32(sum[t],
-                                      _mm256_madd_epi16(load_32_bytes(q + i), load_32_bytes(words_of(&x[t]) + k + i)));
-    }
-}
-
-FORCE_INLINE bool is_decoded(enum tensor_format f)
-{
-    return (f >= FORMAT_IQ1_S && f <= FORMAT_IQ3_S) || f == FORMAT_TQ1_0;
-}
-
-FORCE_INLINE void sum_blocks(enum tensor_format f, const int T, decode_fn decode, struct group_sums *sums,
-                             const struct group *g, const struct activations *x)
+FORCE_INLINE void sum_blocks(enum tensor_format f, const int T, struct group_sums *sums, const struct group *g,
+                             const struct activations *x)
 {
     __m128i min[GROUP][FEW_TOKENS];
     for (int r = 0; r < GROUP; r++) {
         __m256i whole[FEW_TOKENS];
-        if (is_decoded(f)) decoded_sums(f, T, decode, block_of(g, r), x, g->k, whole);
-        else block_sums(f, T, block_of(g, r), x, g->k, whole, min[r]);
+        block_sums(f, T, block_of(g, r), x, g->k, whole, min[r]);
         for (int t = 0; t < T; t++) sums->whole[t][r] = whole[t];
     }
     sums->d = four_d(f, g->first, g->row_bytes);
@@ -309,9 +293,9 @@ FORCE_INLINE void sum_blocks(enum tensor_format f, const int T, decode_fn decode
     sums->dmin = four_halves(g->first + min_at(f), g->row_bytes);
 }
 
-FORCE_INLINE void multiply_256(enum tensor_format f, const int T, decode_fn decode, const int bytes,
-                               __m128 acc[FEW_TOKENS], const struct activations *x, const uint8_t *rows,
-                               uint64_t row_bytes, uint64_t n_columns, struct hints hints)
+FORCE_INLINE void multiply_256(enum tensor_format f, const int T, const int bytes, __m128 acc[FEW_TOKENS],
+                               const struct activations *x, const uint8_t *rows, uint64_t row_bytes,
+                               uint64_t n_columns, struct hints hints)
 {
     uintptr_t at = (uintptr_t)rows;
     for (uint64_t k = 0; k < n_columns; k += 256, rows += bytes, at += (uint64_t)bytes * GROUP) {
@@ -319,7 +303,7 @@ FORCE_INLINE void multiply_256(enum tensor_format f, const int T, decode_fn deco
         struct group_sums s;
         prefetch_hinted(hints, at, (uint64_t)bytes * GROUP);
         if (is_k4(f)) sum_k4(f, T, &s, &group, x);
-        else sum_blocks(f, T, decode, &s, &group, x);
+        else sum_blocks(f, T, &s, &group, x);
         for (int t = 0; t < T; t++) {
             __m128i whole = sum8x4_epi32(s.whole[t][0], s.whole[t][1], s.whole[t][2], s.whole[t][3]);
             __m128 v = _mm_mul_ps(s.d, _mm_cvtepi32_ps(whole));
@@ -334,7 +318,7 @@ FORCE_INLINE void multiply_256(enum tensor_format f, const int T, decode_fn deco
 /* unit_numbers as bytes from which level_zero is to be taken. */
 FORCE_INLINE __m256i level_numbers(enum tensor_format f, const uint8_t *block, int u)
 {
-    __m256i q = f == FORMAT_Q8_0 ? load_32_bytes(block + 2) : unit_numbers(f, block, u);
+    __m256i q = f == FORMAT_Q8_0 ? load_32_bytes(block + 2) : unit_numbers(f, block, u, NULL);
     return HAS_DOT && is_signed(f) ? _mm256_xor_si256(q, _mm256_set1_epi8(-128)) : q;
 }
 
@@ -418,10 +402,10 @@ FORCE_INLINE void multiply_32(enum tensor_format f, const int T, const int eleme
 
 /* out[t * out_stride + r], t < T. A last row alone is taken GROUP times: that is rare, and a body of its own would
  * double the code. */
-FORCE_INLINE void few_tokens(enum tensor_format f, enum activation_kind kind, const int T, decode_fn decode,
-                             const int elements, const int bytes, float *out, uint64_t out_stride,
-                             const void *const *tokens, const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows,
-                             uint64_t n_columns, const void *next)
+FORCE_INLINE void few_tokens(enum tensor_format f, enum activation_kind kind, const int T, const int elements,
+                             const int bytes, float *out, uint64_t out_stride, const void *const *tokens,
+                             const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,
+                             const void *next)
 {
     struct activations x[FEW_TOKENS];
     for (int t = 0; t < T; t++) x[t] = activations_at(kind, tokens[t], n_columns);
@@ -435,7 +419,7 @@ FORCE_INLINE void few_tokens(enum tensor_format f, enum activation_kind kind, co
         uint64_t stride = whole ? row_bytes : 0;
         __m128 sums[FEW_TOKENS];
         for (int t = 0; t < T; t++) sums[t] = _mm_setzero_ps();
-        if (elements == 256) multiply_256(f, T, decode, bytes, sums, x, first, stride, n_columns, hints);
+        if (elements == 256) multiply_256(f, T, bytes, sums, x, first, stride, n_columns, hints);
         else multiply_32(f, T, elements, bytes, sums, x, first, stride, n_columns, hints);
         for (int t = 0; t < T; t++) {
             float *first_out = out + (uint64_t)t * out_stride + r;
@@ -455,9 +439,8 @@ FORCE_INLINE uint64_t few_tokens_of(enum activation_kind kind, const int element
     return elements == 256 ? 4 : 3;
 }
 
-#define FEW_OF(f, kind, name, elements, bytes, T)                                                                      \
-    few_tokens(f, level_kind(f, kind), T, afmoe__decode_##name, elements, bytes, out, out_stride, x, rows, row_bytes,  \
-               n_rows, n_columns, next)
+#define FEW_OF(f, kind, elements, bytes, T)                                                                            \
+    few_tokens(f, level_kind(f, kind), T, elements, bytes, out, out_stride, x, rows, row_bytes, n_rows, n_columns, next)
 
 #define DEFINE_FEW_TOKENS(name, format, kind, elements, bytes)                                                         \
     static void one_token_##name(float *out, const void *one, const void *rows, uint64_t row_bytes, uint64_t n_rows,   \
@@ -465,7 +448,7 @@ FORCE_INLINE uint64_t few_tokens_of(enum activation_kind kind, const int element
     {                                                                                                                  \
         const void *const *x = &one;                                                                                   \
         const uint64_t out_stride = 0;                                                                                 \
-        FEW_OF(format, kind, name, elements, bytes, 1);                                                                \
+        FEW_OF(format, kind, elements, bytes, 1);                                                                      \
     }                                                                                                                  \
     /* false: too many */                                                                                              \
     static bool few_tokens_##name(float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens,            \
@@ -474,9 +457,9 @@ FORCE_INLINE uint64_t few_tokens_of(enum activation_kind kind, const int element
     {                                                                                                                  \
         const uint64_t most = few_tokens_of(level_kind(format, kind), elements);                                       \
         if (n_tokens == 0) return true;                                                                                \
-        if (n_tokens == 2 && most >= 2) return FEW_OF(format, kind, name, elements, bytes, 2), true;                   \
-        if (n_tokens == 3 && most >= 3) return FEW_OF(format, kind, name, elements, bytes, 3), true;                   \
-        if (n_tokens == 4 && most >= 4) return FEW_OF(format, kind, name, elements, bytes, 4), true;                   \
+        if (n_tokens == 2 && most >= 2) return FEW_OF(format, kind, elements, bytes, 2), true;                         \
+        if (n_tokens == 3 && most >= 3) return FEW_OF(format, kind, elements, bytes, 3), true;                         \
+        if (n_tokens == 4 && most >= 4) return FEW_OF(format, kind, elements, bytes, 4), true;                         \
         return false;                                                                                                  \
     }
 

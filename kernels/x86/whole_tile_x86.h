@@ -3,8 +3,8 @@
  * one.
  *
  * Families of formats by what a tile holds:
- *   bytes 256   numbers of one byte, 16-bit scales and minima of sub-blocks, d and dmin: the K formats, TQ2_0
- *   words 256   numbers of 16 bits with their scales inside, d: IQ formats, TQ1_0
+ *   bytes 256   numbers of one byte, 16-bit scales and minima of sub-blocks, d and dmin: the K, IQ and TQ formats
+ *   words 256   numbers of 16 bits with their scales inside, d: IQ4_XS
  *   bytes 32    numbers of one byte, one or two d and a minimum: four- and five-bit formats
  *   words 32    numbers of 16 bits, d: Q8_0, IQ4_NL
  * Signed numbers of eight bits are words where there is no dot product of bytes: their pairs overflow 16 bits. Where
@@ -84,14 +84,10 @@ FORCE_INLINE __m256 eight_d(enum tensor_format f, const uint8_t *const rows[HALF
         for (int r = 0; r < HALF; r++) bytes[r] = rows[r][part];
         return d_of_bytes(f, _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)bytes)));
     }
-    if (whole_unit(f) != 1) {
-        float d[HALF];
-        for (int r = 0; r < HALF; r++) d[r] = whole_d(f, rows[r], part);
-        return _mm256_loadu_ps(d);
-    }
     uint16_t h[HALF];
-    for (int r = 0; r < HALF; r++) h[r] = u16_at(rows[r] + scale_at(f));
-    return _mm256_cvtph_ps(load_16_bytes(h));
+    for (int r = 0; r < HALF; r++) h[r] = f == FORMAT_IQ1_M ? iq1_m_scale(rows[r]) : u16_at(rows[r] + scale_at(f));
+    __m256 stored = _mm256_cvtph_ps(load_16_bytes(h));
+    return whole_unit(f) == 1 ? stored : _mm256_mul_ps(stored, _mm256_set1_ps(1 / whole_unit(f)));
 }
 
 FORCE_INLINE __m256 eight_min(enum tensor_format f, const uint8_t *const rows[HALF])
@@ -105,7 +101,8 @@ FORCE_INLINE __m256 eight_min(enum tensor_format f, const uint8_t *const rows[HA
 
 enum { MAX_DWORDS = 48 };
 
-/* The dwords that hold the numbers, transposed: those of unit_numbers in the order of their first use. */
+/* The dwords that hold the numbers, transposed: those of unit_numbers in the order of their first use. Not of grid
+ * formats. */
 FORCE_INLINE void transpose_bytes(enum tensor_format f, __m256i out[MAX_DWORDS], const uint8_t *const rows[HALF])
 {
     int low = 0, n_low = 32, high = 0, n_high = 0;
@@ -160,6 +157,16 @@ FORCE_INLINE void scale_bytes(enum tensor_format f, __m256i scales[4], __m256i m
 {
     const __m256i low4 = _mm256_set1_epi8(15), low6 = _mm256_set1_epi8(63), high2 = _mm256_set1_epi8(48);
     __m256i v[4];
+    if (is_grid(f)) {
+        uint8_t bytes[HALF][16];
+        const uint8_t *lines[HALF];
+        for (int r = 0; r < HALF; r++) {
+            _mm_storeu_si128((__m128i *)(void *)bytes[r], grid_scales(f, rows[r]));
+            lines[r] = bytes[r];
+        }
+        transpose4(scales, lines, 0);
+        return;
+    }
     switch (f) {
     case FORMAT_Q2_K:
         transpose4(v, rows, 0);
@@ -195,9 +202,9 @@ FORCE_INLINE void scale_bytes(enum tensor_format f, __m256i scales[4], __m256i m
 FORCE_INLINE void put_scales(enum tensor_format f, struct tile_bytes_256 *tile, int h, const uint8_t *const rows[HALF])
 {
     const int n = 256 / values_of_scale(f);
-    const int shift = f == FORMAT_IQ4_XS ? 7 : f == FORMAT_Q6_K ? 5 : 2; /* level_zero is 2^shift */
+    const int shift = f == FORMAT_IQ4_XS ? 7 : __builtin_ctz((unsigned)zero_of(f) | 256); /* level_zero is 2^shift */
     __m256i scales[4], mins[4];
-    if (f == FORMAT_TQ2_0) { /* one, and so is zero_of */
+    if (is_ternary(f)) { /* one, and so is zero_of */
         for (int j = 0; j < n; j++) store_32_bytes(tile->scales[j][h], _mm256_set1_epi16(1));
         for (int j = 0; j < n / 2; j++) store_32_bytes(tile->mins[j][h], _mm256_set1_epi16(1));
         return;
@@ -211,16 +218,43 @@ FORCE_INLINE void put_scales(enum tensor_format f, struct tile_bytes_256 *tile, 
                                                  : two_signed_words(scales[j / 4], j % 4, j % 4 + 1, shift));
 }
 
+/* Numbers of eight rows from row h of the tile on, row by row before they are transposed. */
+FORCE_INLINE void put_grid_numbers(enum tensor_format f, struct tile_bytes_256 *tile, int h,
+                                   const uint8_t *const rows[HALF])
+{
+    uint8_t numbers[HALF][256];
+    const uint8_t *lines[HALF];
+    for (int r = 0; r < HALF; r++) {
+        uint32_t signs[8];
+        grid_signs(f, signs, rows[r]);
+        lines[r] = numbers[r];
+#pragma GCC unroll 8
+        for (int u = 0; u < 8; u++)
+            _mm256_storeu_si256((__m256i *)(void *)(numbers[r] + 32 * u), unit_numbers(f, rows[r], u, signs));
+    }
+    for (int j = 0; j < 64; j += 4) {
+        __m256i dwords[4];
+        transpose4(dwords, lines, 4 * j);
+        for (int i = 0; i < 4; i++) store_32_bytes(tile->numbers[j + i][h], dwords[i]);
+    }
+}
+
+FORCE_INLINE void put_numbers(enum tensor_format f, struct tile_bytes_256 *tile, int h, const uint8_t *const rows[HALF])
+{
+    __m256i dwords[MAX_DWORDS];
+    transpose_bytes(f, dwords, rows);
+#pragma GCC unroll 8
+    for (int u = 0; u < 8; u++)
+#pragma GCC unroll 8
+        for (int g = 0; g < 8; g++) store_32_bytes(tile->numbers[8 * u + g][h], group_numbers(f, dwords, u, g));
+}
+
 FORCE_INLINE void decode_bytes_256(enum tensor_format f, struct tile_bytes_256 *tile, const uint8_t *const rows[ROWS])
 {
 #pragma GCC unroll 1
     for (int h = 0; h < ROWS; h += HALF) {
-        __m256i dwords[MAX_DWORDS];
-        transpose_bytes(f, dwords, rows + h);
-#pragma GCC unroll 8
-        for (int u = 0; u < 8; u++)
-#pragma GCC unroll 8
-            for (int g = 0; g < 8; g++) store_32_bytes(tile->numbers[8 * u + g][h], group_numbers(f, dwords, u, g));
+        if (is_grid(f)) put_grid_numbers(f, tile, h, rows + h);
+        else put_numbers(f, tile, h, rows + h);
         put_scales(f, tile, h, rows + h);
         _mm256_store_ps(tile->d + h, eight_d(f, rows + h, 0));
         if (has_min(f)) _mm256_store_ps(tile->dmin + h, eight_min(f, rows + h));
@@ -230,18 +264,14 @@ FORCE_INLINE void decode_bytes_256(enum tensor_format f, struct tile_bytes_256 *
 /* ---- Words, 256 ---- */
 
 /* Whole numbers of 16 bits of one block, its scales inside. */
-FORCE_INLINE void block_words(enum tensor_format f, decode_fn decode, int16_t out[256], const uint8_t *block)
+FORCE_INLINE void block_words(enum tensor_format f, int16_t out[256], const uint8_t *block)
 {
-    if (f != FORMAT_IQ4_XS) {
-        afmoe__whole_numbers(f, decode, out, NULL, block);
-        return;
-    }
     int16_t scales[16];
     __m256i s, unused;
     scale_words(f, block, &s, &unused);
     _mm256_storeu_si256((__m256i *)(void *)scales, s);
     for (int u = 0; u < 8; u++) {
-        __m256i q = unit_numbers(f, block, u), scale = _mm256_set1_epi16(scales[u]);
+        __m256i q = unit_numbers(f, block, u, NULL), scale = _mm256_set1_epi16(scales[u]);
         __m256i low = _mm256_cvtepi8_epi16(_mm256_castsi256_si128(q));
         __m256i high = _mm256_cvtepi8_epi16(_mm256_extracti128_si256(q, 1));
         _mm256_storeu_si256((__m256i *)(void *)(out + 32 * u), _mm256_mullo_epi16(low, scale));
@@ -249,15 +279,14 @@ FORCE_INLINE void block_words(enum tensor_format f, decode_fn decode, int16_t ou
     }
 }
 
-FORCE_INLINE void decode_words_256(enum tensor_format f, decode_fn decode, struct tile_words_256 *tile,
-                                   const uint8_t *const rows[ROWS])
+FORCE_INLINE void decode_words_256(enum tensor_format f, struct tile_words_256 *tile, const uint8_t *const rows[ROWS])
 {
 #pragma GCC unroll 1
     for (int h = 0; h < ROWS; h += HALF) {
         int16_t words[HALF][256];
         const uint8_t *lines[HALF];
         for (int r = 0; r < HALF; r++) {
-            block_words(f, decode, words[r], rows[h + r]);
+            block_words(f, words[r], rows[h + r]);
             lines[r] = (const uint8_t *)words[r];
         }
         for (int j = 0; j < 128; j += 4) {

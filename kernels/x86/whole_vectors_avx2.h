@@ -5,7 +5,6 @@
 #define AFMOE_KERNELS_WHOLE_VECTORS_AVX2_H
 
 #include "block_vectors_avx2.h"
-#include "ref/whole_blocks.h"
 
 /* gcc makes trees of long integer sums, whose leaves do not fit the registers, unless it is kept from it after each: a
  * third of the speed of panels. */
@@ -22,22 +21,18 @@
 /* Bytes under one scale inside a block of 256. */
 FORCE_INLINE int values_of_scale(enum tensor_format f)
 {
+    if (is_grid(f)) return grid_values_of_scale(f);
     return f == FORMAT_Q2_K || f == FORMAT_Q3_K || f == FORMAT_Q6_K ? 16 : 32;
+}
+
+FORCE_INLINE bool is_ternary(enum tensor_format f)
+{
+    return f == FORMAT_TQ1_0 || f == FORMAT_TQ2_0;
 }
 
 FORCE_INLINE bool is_signed(enum tensor_format f)
 {
     return f == FORMAT_IQ4_NL || f == FORMAT_IQ4_XS || f == FORMAT_Q8_0;
-}
-
-FORCE_INLINE __m128i load_16_bytes(const void *p)
-{
-    return _mm_loadu_si128((const __m128i *)p);
-}
-
-FORCE_INLINE __m256i load_32_bytes(const void *p)
-{
-    return _mm256_loadu_si256((const __m256i *)p);
 }
 
 /* 16-bit scales of a block of 256, natural order: 8 of them in the low half, or 16; and minima alike. Not of Q4_K and
@@ -48,6 +43,10 @@ FORCE_INLINE void scale_words(enum tensor_format f, const uint8_t *block, __m256
     const __m128i low4 = _mm_set1_epi8(15);
     __m128i bytes;
     *mins = _mm256_setzero_si256();
+    if (is_grid(f)) {
+        *scales = _mm256_cvtepu8_epi16(grid_scales(f, block));
+        return;
+    }
     switch (f) {
     case FORMAT_Q2_K:
         bytes = load_16_bytes(block);
@@ -119,12 +118,15 @@ FORCE_INLINE __m128 four_d(enum tensor_format f, const uint8_t *block, uint64_t 
         for (int r = 0; r < 4; r++) bytes |= (uint32_t)block[(uint64_t)r * stride] << 8 * r;
         return _mm256_castps256_ps128(d_of_bytes(f, _mm256_cvtepu8_epi32(_mm_cvtsi32_si128((int)bytes))));
     }
-    if (whole_unit(f) != 1) {
-        float d[4];
-        for (int r = 0; r < 4; r++) d[r] = whole_d(f, block + (uint64_t)r * stride, 0);
-        return _mm_loadu_ps(d);
+    __m128 stored;
+    if (f == FORMAT_IQ1_M) {
+        uint64_t bits = 0;
+        for (int r = 0; r < 4; r++) bits |= (uint64_t)iq1_m_scale(block + (uint64_t)r * stride) << 16 * r;
+        stored = _mm_cvtph_ps(_mm_cvtsi64_si128((long long)bits));
+    } else {
+        stored = four_halves(block + scale_at(f), stride);
     }
-    return four_halves(block + scale_at(f), stride);
+    return whole_unit(f) == 1 ? stored : _mm_mul_ps(stored, _mm_set1_ps(1 / whole_unit(f)));
 }
 
 /* d of parts 2u and 2u + 1 of four blocks of NVFP4, the four of a part in a half. */

@@ -48,15 +48,16 @@ struct decoder {
 /* ---- Creation ---- */
 
 /* The most that the inputs of one linear stage take when prepared. */
-static uint64_t prepared_bytes(const struct model_config *c, enum precision precision, uint64_t rows)
+static uint64_t prepared_bytes(const struct model_config *c, const struct kernels *kernels, enum precision precision,
+                               uint64_t rows)
 {
     uint64_t k = c->n_experts_per_token, shared = c->n_shared_experts * c->moe_intermediate_size;
     uint64_t stages[] = {
-        afmoe__linear_prepared_bytes(precision, rows, c->hidden_size),
-        afmoe__linear_prepared_bytes(precision, rows, (uint64_t)c->n_heads * c->head_dim),
-        afmoe__linear_prepared_bytes(precision, rows, c->intermediate_size),
-        afmoe__linear_prepared_bytes(precision, rows, shared) +
-            afmoe__linear_prepared_bytes(precision, rows * k, c->moe_intermediate_size)};
+        afmoe__linear_prepared_bytes(kernels, precision, rows, c->hidden_size),
+        afmoe__linear_prepared_bytes(kernels, precision, rows, (uint64_t)c->n_heads * c->head_dim),
+        afmoe__linear_prepared_bytes(kernels, precision, rows, c->intermediate_size),
+        afmoe__linear_prepared_bytes(kernels, precision, rows, shared) +
+            afmoe__linear_prepared_bytes(kernels, precision, rows * k, c->moe_intermediate_size)};
     uint64_t most = 0;
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
         if (stages[i] > most) most = stages[i];
@@ -65,7 +66,7 @@ static uint64_t prepared_bytes(const struct model_config *c, enum precision prec
 
 /* Place all buffers in one block; with base NULL only count. The sizes fit: every factor has passed the config's
  * ranges. */
-static uint64_t lay_out(struct decoder *d, uint8_t *base)
+static uint64_t lay_out(struct decoder *d, const struct kernels *kernels, uint8_t *base)
 {
     const struct model_config *c = d->config;
     uint64_t used = 0, rows = d->max_rows, heads = (uint64_t)c->n_heads * c->head_dim;
@@ -83,7 +84,7 @@ static uint64_t lay_out(struct decoder *d, uint8_t *base)
     d->attention.out = carve(base, &used, rows * heads, sizeof(float));
     d->hidden = carve(base, &used, HEAD_ROWS * c->hidden_size, sizeof(float));
     d->logits = carve(base, &used, HEAD_ROWS * c->vocab_size, sizeof(float));
-    d->prepared_bytes = prepared_bytes(c, d->precision, rows > HEAD_ROWS ? rows : HEAD_ROWS);
+    d->prepared_bytes = prepared_bytes(c, kernels, d->precision, rows > HEAD_ROWS ? rows : HEAD_ROWS);
     d->prepared = carve(base, &used, d->prepared_bytes, 1);
     d->attention.cos = d->cos;
     d->attention.sin = d->sin;
@@ -106,12 +107,10 @@ static uint64_t linear_scratch_bytes(const struct model_config *c, const struct 
     return most;
 }
 
-static uint64_t worker_scratch_bytes(const struct decoder *d, int32_t cpu_level)
+static uint64_t worker_scratch_bytes(const struct decoder *d, const struct kernels *kernels)
 {
-    struct kernels kernels;
-    afmoe__kernels_select(&kernels, cpu_level);
     uint64_t rows = d->max_rows > HEAD_ROWS ? d->max_rows : HEAD_ROWS;
-    uint64_t linear = linear_scratch_bytes(d->config, &kernels, d->precision, rows);
+    uint64_t linear = linear_scratch_bytes(d->config, kernels, d->precision, rows);
     uint64_t attention = afmoe__attention_scratch_bytes(d->config);
     return linear > attention ? linear : attention;
 }
@@ -119,14 +118,16 @@ static uint64_t worker_scratch_bytes(const struct decoder *d, int32_t cpu_level)
 /* Touched at once: what scratch takes shows when it is made, and no pass waits for a page of it. */
 static afmoe_status allocate(struct decoder *d, const struct decoder_options *options, afmoe_error *error)
 {
-    d->scratch_bytes = lay_out(d, NULL);
+    struct kernels kernels;
+    afmoe__kernels_select(&kernels, options->cpu_level);
+    d->scratch_bytes = lay_out(d, &kernels, NULL);
     d->scratch = afmoe__alloc_aligned(d->scratch_bytes, 1);
     if (!d->scratch) return afmoe__fail_memory(error, d->scratch_bytes, "scratch of the decoder");
     memset(d->scratch, 0, d->scratch_bytes);
-    lay_out(d, d->scratch);
+    lay_out(d, &kernels, d->scratch);
     d->rope_factor = afmoe__rope_frequencies(d->frequencies, d->config);
     afmoe_status status = afmoe__engine_create(&d->engine, options->cpu_level, d->precision, &options->threads,
-                                               worker_scratch_bytes(d, options->cpu_level), error);
+                                               worker_scratch_bytes(d, &kernels), error);
     d->engine.prepared = d->prepared;
     d->engine.prepared_bytes = d->prepared_bytes;
     return status;
@@ -178,8 +179,10 @@ uint64_t afmoe__decoder_scratch_bytes(const struct decoder *d)
 uint64_t afmoe__decoder_scratch_needed(const struct model_config *config, const struct decoder_options *options)
 {
     struct decoder d = {.config = config, .precision = options->precision, .max_rows = options->max_rows};
-    uint64_t each = engine_scratch_piece(worker_scratch_bytes(&d, options->cpu_level));
-    return lay_out(&d, NULL) + options->threads.n_threads * each;
+    struct kernels kernels;
+    afmoe__kernels_select(&kernels, options->cpu_level);
+    uint64_t each = engine_scratch_piece(worker_scratch_bytes(&d, &kernels));
+    return lay_out(&d, &kernels, NULL) + options->threads.n_threads * each;
 }
 
 /* ---- The pass ---- */

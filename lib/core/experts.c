@@ -159,6 +159,7 @@ void afmoe__experts_mixture(const struct engine *engine, const struct model_conf
     struct mixture mixture = {engine, config, weights, y, buffers};
     struct linear_input input = {.x = m, .n_rows = n_rows, .n_columns = config->hidden_size};
     struct linear_job router = plain_job(&weights->router, &input, n_rows, buffers->router_logits);
+    router.exact = true; /* a small difference may choose another expert */
     afmoe__linear_run(engine, &input, 1, &router, 1);
     engine_run(engine, choose_rows, &mixture, n_rows, 4);
     if (engine_stopped(engine)) return; /* ids not chosen are no indices */

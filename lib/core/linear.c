@@ -11,18 +11,28 @@
  * some threads, large enough that taking a unit costs nothing beside computing it. */
 enum { UNIT_ROWS = 32 };
 
-static const struct product_kernels *product_of(const struct engine *engine, const struct matrix *m)
+static const struct product_kernels *product_of(const struct engine *engine, const struct linear_job *job,
+                                                const struct matrix *m)
 {
-    return &engine->kernels.product[engine->precision][m->format];
+    return &engine->kernels.product[job->exact ? PRECISION_EXACT : engine->precision][m->format];
 }
 
 /* ---- Activations ---- */
 
-uint64_t afmoe__linear_prepared_bytes(enum precision precision, uint64_t n_rows, uint64_t n_columns)
+/* Whether a product of this precision reads activations of this kind. */
+static bool reads_kind(const struct kernels *kernels, enum precision precision, enum activation_kind kind)
+{
+    for (int f = 0; f < N_FORMATS; f++)
+        if (kernels->product[precision][f].activation == kind) return true;
+    return false;
+}
+
+uint64_t afmoe__linear_prepared_bytes(const struct kernels *kernels, enum precision precision, uint64_t n_rows,
+                                      uint64_t n_columns)
 {
     uint64_t each = 0, n = (n_columns + MAX_BLOCK_ELEMENTS - 1) / MAX_BLOCK_ELEMENTS * MAX_BLOCK_ELEMENTS;
-    if (precision == PRECISION_EXACT) return 0;
-    for (int kind = ACTIVATION_F32 + 1; kind < N_ACTIVATION_KINDS; kind++) each += activation_bytes(kind, n);
+    for (int kind = ACTIVATION_F32 + 1; kind < N_ACTIVATION_KINDS; kind++)
+        if (reads_kind(kernels, precision, kind)) each += activation_bytes(kind, n);
     return n_rows * each;
 }
 
@@ -35,8 +45,8 @@ static uint64_t place_prepared(const struct engine *engine, struct linear_input 
         bool needed[N_ACTIVATION_KINDS] = {false};
         for (uint64_t j = 0; j < n_jobs; j++) {
             if (jobs[j].input != &inputs[i] || jobs[j].n_tokens == 0) continue;
-            needed[product_of(engine, jobs[j].weights)->activation] = true;
-            if (jobs[j].up) needed[product_of(engine, jobs[j].up)->activation] = true;
+            needed[product_of(engine, &jobs[j], jobs[j].weights)->activation] = true;
+            if (jobs[j].up) needed[product_of(engine, &jobs[j], jobs[j].up)->activation] = true;
         }
         for (int kind = 0; kind < N_ACTIVATION_KINDS; kind++) {
             inputs[i].prepared[kind] = NULL;
@@ -105,10 +115,11 @@ uint64_t afmoe__linear_scratch_bytes(const struct kernels *kernels, enum precisi
 {
     uint64_t most = 0;
     struct unit_scratch scratch;
-    for (int f = 0; f < N_FORMATS; f++) {
-        uint64_t bytes = kernels->product[precision][f].panel_scratch_bytes(n_columns);
-        if (bytes > most) most = bytes;
-    }
+    for (int p = 0; p <= (int)precision; p++) /* EXACT jobs too */
+        for (int f = 0; f < N_FORMATS; f++) {
+            uint64_t bytes = kernels->product[p][f].panel_scratch_bytes(n_columns);
+            if (bytes > most) most = bytes;
+        }
     return lay_out(&scratch, NULL, n_tokens, most);
 }
 
@@ -130,7 +141,7 @@ static void multiply(const struct engine *engine, const struct matrix *m, const 
                      uint64_t n_rows, const uint8_t *next, float *y, uint64_t y_stride,
                      const struct unit_scratch *scratch)
 {
-    const struct product_kernels *product = product_of(engine, m);
+    const struct product_kernels *product = product_of(engine, job, m);
     const uint8_t *rows = row_of(m, begin);
     if (job->n_tokens == 1) {
         product->one_token(y, activations_of(job, product->activation, 0), rows, m->row_bytes, n_rows, m->n_columns,

@@ -10,6 +10,8 @@
 
 #include "engine.h"
 
+#include <stdbool.h>
+
 /* Rows of activations that jobs multiply with. */
 struct linear_input {
     const float *x; /* [n_rows][n_columns] */
@@ -25,6 +27,7 @@ struct linear_job {
     const uint32_t *rows;      /* row of the input for each token; NULL: first_row and those that follow */
     uint64_t first_row;
     uint64_t n_tokens;         /* 0: the job is skipped */
+    bool exact;                /* products of EXACT whatever the precision */
     float *y;                  /* [n_tokens], y_stride floats apart */
     uint64_t y_stride;
     uint64_t first_unit;       /* set by linear_run */
@@ -35,7 +38,8 @@ uint64_t afmoe__linear_scratch_bytes(const struct kernels *kernels, enum precisi
                                      uint64_t n_columns);
 
 /* Of engine->prepared, what an input may need. */
-uint64_t afmoe__linear_prepared_bytes(enum precision precision, uint64_t n_rows, uint64_t n_columns);
+uint64_t afmoe__linear_prepared_bytes(const struct kernels *kernels, enum precision precision, uint64_t n_rows,
+                                      uint64_t n_columns);
 
 /* Run all jobs as one stage. They must not read what another of them writes. */
 void afmoe__linear_run(const struct engine *engine, struct linear_input *inputs, uint64_t n_inputs,

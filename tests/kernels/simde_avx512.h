@@ -20,6 +20,7 @@
 #define afmoe__whole_avx512      afmoe__whole_avx512_by_simde
 #define afmoe__kernels_avxvnni   afmoe__kernels_avxvnni_by_simde
 #define afmoe__kernels_avx512icl afmoe__kernels_avx512icl_by_simde
+#define afmoe__kernels_avx512bf16 afmoe__kernels_avx512bf16_by_simde
 #define afmoe__norm_avx512       afmoe__norm_avx512_by_simde
 #define afmoe__activation_avx512 afmoe__activation_avx512_by_simde
 #define afmoe__attention_avx512  afmoe__attention_avx512_by_simde
@@ -160,6 +161,35 @@ static inline void simde_extra_mask_storeu(void *p, uint16_t lanes, __m512 a)
     for (int i = 0; i < 16; i++)
         if (lanes >> i & 1) memcpy((uint8_t *)p + 4 * i, &x[i], 4);
 }
+
+/* Pairs of bfloat16, the second of each first, as Intel's manual has them (its subnormal numbers are not made zero). */
+static inline __m256 simde_extra_dot_bf16_8(__m256 sum, __m256i a, __m256i b)
+{
+    const __m256i second = _mm256_set1_epi32((int)0xffff0000);
+    __m256 a1 = _mm256_castsi256_ps(_mm256_and_si256(a, second)), b1 = _mm256_castsi256_ps(_mm256_and_si256(b, second));
+    __m256 a0 = _mm256_castsi256_ps(_mm256_slli_epi32(a, 16)), b0 = _mm256_castsi256_ps(_mm256_slli_epi32(b, 16));
+    return _mm256_fmadd_ps(a0, b0, _mm256_fmadd_ps(a1, b1, sum));
+}
+
+static inline __m512 simde_extra_dot_bf16(__m512 sum, __m512i a, __m512i b)
+{
+    simde__m512_private s = simde__m512_to_private(sum);
+    simde__m512i_private x = simde__m512i_to_private(a), y = simde__m512i_to_private(b);
+    return simde_extra_halves(simde_extra_dot_bf16_8(s.m256[0], x.m256i[0], y.m256i[0]),
+                              simde_extra_dot_bf16_8(s.m256[1], x.m256i[1], y.m256i[1]));
+}
+#define DOT_BF16(sum, a, b) simde_extra_dot_bf16(sum, a, b)
+
+static inline __m512i simde_extra_maskz_loadu16(uint32_t lanes, const void *p)
+{
+    uint16_t x[32] = {0};
+    for (int i = 0; i < 32; i++)
+        if (lanes >> i & 1) memcpy(&x[i], (const uint8_t *)p + 2 * i, 2);
+    return simde_mm512_loadu_si512(x);
+}
+
+#undef _mm512_maskz_loadu_epi16
+#define _mm512_maskz_loadu_epi16(m, p)    simde_extra_maskz_loadu16(m, p)
 
 #undef _mm512_fmadd_ps
 #undef _mm512_fnmadd_ps

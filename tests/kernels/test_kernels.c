@@ -837,7 +837,7 @@ static void check_prepared(enum activation_kind kind, const float *x, uint64_t n
 static void test_prepare(void **state)
 {
     (void)state;
-    for (int kind = ACTIVATION_F32 + 1; kind < N_ACTIVATION_KINDS; kind++)
+    for (int kind = ACTIVATION_F32 + 1; kind < ACTIVATION_BF16; kind++)
         for (uint64_t n = 0; n <= 2048; n += activation_group(kind))
             for (int draws = 0; draws < N_KINDS; draws++) {
                 float *x = place_floats(&in[0], n, draws);
@@ -856,7 +856,7 @@ static void test_prepare_not_finite(void **state)
     (void)state;
     enum { N = 1024 };
     for (int l = 0; l < n_levels; l++)
-        for (int kind = ACTIVATION_F32 + 1; kind < N_ACTIVATION_KINDS; kind++)
+        for (int kind = ACTIVATION_F32 + 1; kind < ACTIVATION_BF16; kind++)
             for (int trial = 0; trial < 100; trial++) {
                 float *x = place_floats(&in[0], N, PLAIN);
                 uint64_t at = below(N), group = activation_group(kind);
@@ -985,6 +985,81 @@ static void test_whole_products_not_finite(void **state)
                     for (uint64_t r = 0; r < ROWS; r++)
                         assert_true(isnan(out[t][r]) == (r == bad_row || t == bad_token));
             }
+}
+
+/* ---- bfloat16 ---- */
+
+static void test_prepare_bf16(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4 * N_SIZES; i++) {
+        uint64_t n = size_of_case(i / 4);
+        float *x = guarded_place(&in[0], n * sizeof *x);
+        for (uint64_t k = 0; k < n; k++) x[k] = i % 2 ? float_from_bits(random32()) : uniform(); /* any bits, NaN too */
+        for (int l = 0; l < n_levels; l++) {
+            uint16_t *out = poisoned_place(&out_memory[0], n * sizeof *out);
+            levels[l].prepare[ACTIVATION_BF16](out, x, n);
+            for (uint64_t k = 0; k < n; k++) assert_int_equal(out[k], bf16_from_f32(x[k]));
+            assert_true(poison_whole(&out_memory[0], n * sizeof *out));
+        }
+    }
+}
+
+enum { MAX_BF16_TOKENS = 20 };
+
+/* Against the sum in double; each of n products and additions errs by at most U of what the terms add up to, and numbers
+ * below 2^-126 may count as zero. */
+static void run_bf16_case(const struct kernels *k, uint64_t n_columns, uint64_t n_rows, uint64_t n_tokens,
+                          enum kind kind)
+{
+    struct product_case c = {.format = FORMAT_BF16, .n_columns = n_columns, .n_rows = n_rows, .n_tokens = n_tokens};
+    const struct product_kernels *p = &k->product[PRECISION_FAST][FORMAT_BF16];
+    const void *tokens[MAX_BF16_TOKENS];
+    c.values = malloc((n_rows * n_columns + 1) * sizeof *c.values);
+    assert_non_null(c.values);
+    make_case(&c, kind);
+    uint16_t *x = guarded_place(&in[3], n_tokens * n_columns * sizeof *x);
+    for (uint64_t t = 0; t < n_tokens; t++) {
+        k->prepare[ACTIVATION_BF16](x + t * n_columns, c.x + t * c.x_stride, n_columns);
+        tokens[t] = x + t * n_columns;
+    }
+    uint64_t out_floats = n_tokens ? (n_tokens - 1) * c.out_stride + n_rows : 0;
+    void *scratch = guarded_place(&in[2], (p->panel_scratch_bytes(n_columns) + 63) / 64 * 64);
+    float *many = poisoned_place(&out_memory[0], out_floats * sizeof *many);
+    p->panel(many, c.out_stride, tokens, n_tokens, c.rows, c.row_bytes, n_rows, n_columns, NULL, scratch);
+    assert_true(poison_whole(&out_memory[0], out_floats * sizeof *many));
+    for (uint64_t t = 0; t < n_tokens; t++) {
+        float *one = poisoned_place(&out_memory[1], n_rows * sizeof *one);
+        p->one_token(one, tokens[t], c.rows, c.row_bytes, n_rows, n_columns, c.rows);
+        assert_true(poison_whole(&out_memory[1], n_rows * sizeof *one));
+        assert_true(same_bits(one, many + t * c.out_stride, n_rows * sizeof *one));
+        for (uint64_t r = 0; r < n_rows; r++) {
+            double want = 0, size = 0;
+            for (uint64_t i = 0; i < n_columns; i++) {
+                double term = (double)c.values[r * n_columns + i] * bf16_to_f32(((const uint16_t *)tokens[t])[i]);
+                want += term;
+                size += fabs(term);
+            }
+            expect_near(one[r], want, size * (double)(n_columns + 4) * U + (double)n_columns * 0x1p-124, "bf16", 0,
+                        n_columns, r);
+        }
+    }
+    free(c.values);
+}
+
+static void test_bf16_products(void **state)
+{
+    (void)state;
+    for (int l = 0; l < n_levels; l++) {
+        if (levels[l].product[PRECISION_FAST][FORMAT_BF16].activation != ACTIVATION_BF16) continue;
+        for (uint64_t n = 0; n <= 70; n++)
+            for (int kind = 0; kind < N_KINDS; kind++)
+                run_bf16_case(&levels[l], n, 1 + below(9), 1 + below(MAX_BF16_TOKENS), kind);
+        for (uint64_t n_rows = 0; n_rows <= 20; n_rows++)
+            for (uint64_t n_tokens = 0; n_tokens <= MAX_BF16_TOKENS; n_tokens++)
+                run_bf16_case(&levels[l], 64 + below(2), n_rows, n_tokens, PLAIN);
+        run_bf16_case(&levels[l], 4096, 9, 4, PLAIN);
+    }
 }
 
 /* ---- Attention ---- */
@@ -1315,6 +1390,7 @@ static void test_cpu_has_level(void **state)
 void afmoe__kernels_avxvnni_by_simde(struct kernels *k); /* simde_avx512.h */
 void afmoe__kernels_avx512_by_simde(struct kernels *k);
 void afmoe__kernels_avx512icl_by_simde(struct kernels *k);
+void afmoe__kernels_avx512bf16_by_simde(struct kernels *k);
 
 /* AVX-512 without AVX-512: the same files, compiled to AVX2. False where the CPU lacks that too. */
 static bool add_emulated_levels(void)
@@ -1328,7 +1404,9 @@ static bool add_emulated_levels(void)
     levels[n_levels++] = k;
     afmoe__kernels_avx512icl_by_simde(&k);
     levels[n_levels++] = k;
-    print_message("levels avxvnni, avx512 and avx512icl are emulated\n");
+    afmoe__kernels_avx512bf16_by_simde(&k);
+    levels[n_levels++] = k;
+    print_message("levels avxvnni, avx512, avx512icl and avx512bf16 are emulated\n");
     return true;
 }
 #else
@@ -1383,6 +1461,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_prepare_not_finite),
         cmocka_unit_test(test_whole_products),
         cmocka_unit_test(test_whole_products_not_finite),
+        cmocka_unit_test(test_prepare_bf16),
+        cmocka_unit_test(test_bf16_products),
         cmocka_unit_test(test_attention),
         cmocka_unit_test(test_attention_not_finite),
         cmocka_unit_test(test_cpu_has_level),
