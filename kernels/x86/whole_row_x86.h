@@ -236,6 +236,7 @@ FORCE_INLINE void add_ternary(enum tensor_format f, const int T, __m256i sum[FEW
 {
     __m256i words[FEW_TOKENS];
     for (int t = 0; t < T; t++) words[t] = _mm256_setzero_si256();
+#pragma GCC unroll 8
     for (uint64_t u = 0; u < 8; u++) {
         __m256i q = unit_numbers(f, block, (int)u, NULL);
         for (int t = 0; t < T; t++) words[t] = _mm256_add_epi16(words[t], times_bytes(q, &x[t], k + 32 * u));
