@@ -97,7 +97,8 @@ class Peer:
         if self.a.peer != "llama.cpp":
             return [[]]
         batches = self.a.ubatch if test.n_prompt > min(self.a.ubatch) else self.a.ubatch[:1]
-        return [["--flash", flash, "--ubatch", str(batch)] for flash in self.a.flash for batch in batches]
+        return [["--flash", flash, "--ubatch", str(batch), "--repack", self.a.repack]
+                for flash in self.a.flash for batch in batches]
 
     def measure(self, test, way=None):
         options = self.chosen[test] if way is None else way
@@ -167,6 +168,8 @@ def parse(arguments=None):
                         help="of llama.cpp: on, off or on,off (default)")
     parser.add_argument("--ubatch", type=lambda text: [whole(n) for n in text.split(",")], default=[512, 2048],
                         metavar="LIST", help="of llama.cpp: tokens computed together; default 512,2048")
+    parser.add_argument("--repack", choices=["on", "off"], default="on",
+                        help="of llama.cpp: weights copied into another order for the CPU (on), or used in the file")
     parser.add_argument("--precision", help="exact or fast; default: the command's")
     parser.add_argument("--cells", choices=["f32", "f16", "bf16", "q8_0"], help="what afmoe keeps keys and values as")
     parser.add_argument("--library", help="libafmoe.so for open and mem; default: the one beside AFMOE")

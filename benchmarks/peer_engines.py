@@ -48,8 +48,8 @@ class Afmoe:
 
 
 class LlamaCpp:
-    """options.flash: 'on' or 'off'; options.ubatch: tokens computed together. What is not said is llama.cpp's default,
-    which maps the file and repacks weights for the CPU where it can."""
+    """options.flash: 'on' or 'off'; options.ubatch: tokens computed together; options.repack: weights copied into
+    another order for the CPU where it can. What is not said is llama.cpp's default, which maps the file."""
 
     def __init__(self, path, options):
         import llama_cpp
@@ -61,6 +61,7 @@ class LlamaCpp:
         parameters = llama_cpp.llama_model_default_params()
         parameters.n_gpu_layers = 0
         parameters.load_mode = llama_cpp.LLAMA_LOAD_MODE_MMAP
+        parameters.use_extra_bufts = getattr(options, "repack", "on") == "on"
         self.model = llama_cpp.llama_model_load_from_file(path.encode(), parameters)
         if not self.model:
             raise RuntimeError("llama.cpp: " + "".join(self.log[-3:]))

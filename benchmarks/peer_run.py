@@ -88,6 +88,7 @@ def parse():
     parser.add_argument("--precision", help="of afmoe")
     parser.add_argument("--cells", help="of afmoe")
     parser.add_argument("--flash", choices=["on", "off"], default="on", help="flash attention of llama.cpp")
+    parser.add_argument("--repack", choices=["on", "off"], default="on", help="llama.cpp copies weights for the CPU")
     parser.add_argument("--ubatch", type=int, default=512, help="tokens llama.cpp computes together")
     a = parser.parse_args()
     if sum(value > 0 for value in (a.n_prompt, a.n_gen, a.open, a.memory)) != 1:

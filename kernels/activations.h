@@ -11,6 +11,7 @@
  *     d      float [n / group]
  *     sum32  int16 [n / 32]           sums of q
  *     sum16  int16 [n / 16]
+ *     bytes  int8 [n]                where q is int16, the same once more
  * rounded up to whole cache lines.
  *
  * ACTIVATION_BF16: bfloat16 [n] alone, rounded to the nearest, ties to even (half.h); any n. */
@@ -60,11 +61,17 @@ static inline uint64_t activation_sum16(enum activation_kind kind, uint64_t n)
     return activation_sum32(kind, n) + n / 32 * sizeof(int16_t);
 }
 
+static inline uint64_t activation_int8(enum activation_kind kind, uint64_t n)
+{
+    return activation_q_bytes(kind) == 1 ? 0 : activation_sum16(kind, n) + n / 16 * sizeof(int16_t);
+}
+
 static inline uint64_t activation_bytes(enum activation_kind kind, uint64_t n)
 {
-    uint64_t bytes = kind == ACTIVATION_F32    ? n * sizeof(float)
-                     : kind == ACTIVATION_BF16 ? n * sizeof(uint16_t)
-                                               : activation_sum16(kind, n) + n / 16 * sizeof(int16_t);
+    uint64_t bytes = kind == ACTIVATION_F32          ? n * sizeof(float)
+                     : kind == ACTIVATION_BF16       ? n * sizeof(uint16_t)
+                     : activation_q_bytes(kind) == 1 ? activation_sum16(kind, n) + n / 16 * sizeof(int16_t)
+                                                     : activation_int8(kind, n) + n;
     return (bytes + ACTIVATION_ALIGN - 1) / ACTIVATION_ALIGN * ACTIVATION_ALIGN;
 }
 

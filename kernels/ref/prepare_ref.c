@@ -19,6 +19,7 @@ static void prepare(enum activation_kind kind, void *out, const float *x, uint64
     uint64_t group = activation_group(kind);
     uint8_t *base = out;
     int16_t *wide = out;
+    int8_t *bytes = (int8_t *)base + activation_int8(kind, n);
     float *d = (float *)(void *)(base + activation_d(kind, n));
     int16_t *sum32 = (int16_t *)(void *)(base + activation_sum32(kind, n));
     int16_t *sum16 = (int16_t *)(void *)(base + activation_sum16(kind, n));
@@ -27,7 +28,7 @@ static void prepare(enum activation_kind kind, void *out, const float *x, uint64
         d[k / group] = quantize_group(q, x + k, group);
         for (uint64_t i = 0; i < group; i++) {
             if (activation_q_bytes(kind) == 2) wide[k + i] = q[i];
-            else base[k + i] = (uint8_t)q[i];
+            bytes[k + i] = q[i];
             if (i % 16 == 0) sum16[(k + i) / 16] = 0;
             sum16[(k + i) / 16] = (int16_t)(sum16[(k + i) / 16] + q[i]);
         }

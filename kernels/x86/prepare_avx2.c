@@ -10,7 +10,7 @@ FORCE_INLINE void prepare(enum activation_kind kind, void *out, const float *x, 
 {
     const int group = kind == ACTIVATION_INT8_32 || kind == ACTIVATION_INT16_32 ? 32 : 256;
     const bool wide = kind == ACTIVATION_INT16_32 || kind == ACTIVATION_INT16_256;
-    uint8_t *base = out;
+    uint8_t *base = out, *bytes = base + activation_int8(kind, n);
     float *d = (float *)(void *)(base + activation_d(kind, n));
     int16_t *sum32 = (int16_t *)(void *)(base + activation_sum32(kind, n));
     int16_t *sum16 = (int16_t *)(void *)(base + activation_sum16(kind, n));
@@ -27,9 +27,8 @@ FORCE_INLINE void prepare(enum activation_kind kind, void *out, const float *x, 
             if (wide) {
                 _mm256_store_si256((__m256i *)(void *)(base + 2 * (k + (uint64_t)i)), low);
                 _mm256_store_si256((__m256i *)(void *)(base + 2 * (k + (uint64_t)i) + 32), high);
-            } else {
-                _mm256_store_si256((__m256i *)(void *)(base + k + (uint64_t)i), q);
             }
+            _mm256_storeu_si256((__m256i *)(void *)(bytes + k + (uint64_t)i), q);
             /* in each half of the vector: 4 words of low, 4 of high; 2 and 2; 1 and 1 */
             __m256i folded = _mm256_hadd_epi16(low, high);
             folded = _mm256_hadd_epi16(folded, folded);

@@ -32,7 +32,8 @@ FORCE_INLINE enum activation_kind level_kind(enum tensor_format f, enum activati
 /* ---- Activations ---- */
 
 struct activations {
-    const int8_t *q;
+    const int8_t *q; /* or words_of */
+    const int8_t *bytes;
     const float *d;
     const int16_t *sum32, *sum16;
 };
@@ -40,7 +41,8 @@ struct activations {
 FORCE_INLINE struct activations activations_at(enum activation_kind kind, const void *x, uint64_t n)
 {
     const uint8_t *base = x;
-    return (struct activations){(const int8_t *)base, (const float *)(const void *)(base + activation_d(kind, n)),
+    return (struct activations){(const int8_t *)base, (const int8_t *)base + activation_int8(kind, n),
+                                (const float *)(const void *)(base + activation_d(kind, n)),
                                 (const int16_t *)(const void *)(base + activation_sum32(kind, n)),
                                 (const int16_t *)(const void *)(base + activation_sum16(kind, n))};
 }
@@ -93,7 +95,13 @@ FORCE_INLINE __m256i add_pairs(__m256i sum, __m256i a, __m256i b)
 /* Bytes of weights times those of the activations from k on, in pairs. */
 FORCE_INLINE __m256i times_bytes(__m256i numbers, const struct activations *x, uint64_t k)
 {
-    return _mm256_maddubs_epi16(numbers, load_32_bytes(x->q + k));
+    return _mm256_maddubs_epi16(numbers, load_32_bytes(x->bytes + k));
+}
+
+/* The same for signed weights: 16 bits are enough for 128 * 127 * 2. */
+FORCE_INLINE __m256i times_signed_bytes(__m256i numbers, const struct activations *x, uint64_t k)
+{
+    return _mm256_maddubs_epi16(_mm256_abs_epi8(numbers), _mm256_sign_epi8(load_32_bytes(x->bytes + k), numbers));
 }
 
 FORCE_INLINE __m128i sum4x4_epi32(const __m128i v[4])
@@ -202,32 +210,25 @@ FORCE_INLINE __m256i spread_scales(enum tensor_format f, __m256i scales)
     return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(scales, apart), 0 | 2 << 2 | 1 << 4 | 3 << 6);
 }
 
-/* sum[t] += unit u of a block times the activations of each token at k. Bytes above 127 do not go with those of 16
- * bits: two of their products overflow. */
+/* sum[t] += unit u of a block times the activations of each token at k */
 FORCE_INLINE void add_unit(enum tensor_format f, const int T, __m256i sum[FEW_TOKENS], __m256i scale,
                            const uint8_t *block, int u, const uint32_t signs[8], const struct activations *x,
                            uint64_t k)
 {
     __m256i q = unit_numbers(f, block, u, signs);
-    if (!is_signed(f)) {
-        for (int t = 0; t < T; t++) sum[t] = add_pairs(sum[t], times_bytes(q, &x[t], k), scale);
+#if HAS_DOT
+    if (is_signed(f)) {
+        q = _mm256_xor_si256(q, _mm256_set1_epi8(-128));
+        scale = _mm256_srai_epi32(scale, 16);
+        for (int t = 0; t < T; t++) {
+            __m256i products = DOT_BYTES(_mm256_setzero_si256(), q, load_32_bytes(x[t].bytes + k));
+            sum[t] = _mm256_add_epi32(sum[t], _mm256_mullo_epi32(products, scale));
+        }
         return;
     }
-#if HAS_DOT
-    q = _mm256_xor_si256(q, _mm256_set1_epi8(-128));
-    scale = _mm256_srai_epi32(scale, 16);
-    for (int t = 0; t < T; t++) {
-        __m256i products = DOT_BYTES(_mm256_setzero_si256(), q, load_32_bytes(x[t].q + k));
-        sum[t] = _mm256_add_epi32(sum[t], _mm256_mullo_epi32(products, scale));
-    }
-#else
-    __m256i low = _mm256_mullo_epi16(_mm256_cvtepi8_epi16(_mm256_castsi256_si128(q)), scale);
-    __m256i high = _mm256_mullo_epi16(_mm256_cvtepi8_epi16(_mm256_extracti128_si256(q, 1)), scale);
-    for (int t = 0; t < T; t++) {
-        sum[t] = add_pairs(sum[t], low, load_32_bytes(words_of(&x[t]) + k));
-        sum[t] = add_pairs(sum[t], high, load_32_bytes(words_of(&x[t]) + k + 16));
-    }
 #endif
+    for (int t = 0; t < T; t++)
+        sum[t] = add_pairs(sum[t], is_signed(f) ? times_signed_bytes(q, &x[t], k) : times_bytes(q, &x[t], k), scale);
 }
 
 /* The TQ formats, without scales: 16 bits hold all eight units. */
@@ -323,32 +324,18 @@ FORCE_INLINE __m256i level_numbers(enum tensor_format f, const uint8_t *block, i
     return HAS_DOT && is_signed(f) ? _mm256_xor_si256(q, _mm256_set1_epi8(-128)) : q;
 }
 
-/* Sums of four products, or of two and two. */
-FORCE_INLINE __m256i products_of(__m256i numbers, __m256i x)
-{
-#if HAS_DOT
-    return DOT_BYTES(_mm256_setzero_si256(), numbers, x);
-#else
-    return _mm256_maddubs_epi16(numbers, x);
-#endif
-}
-
 /* I of one row's unit for each token, spread over eight lanes: four for each half of the unit. */
 FORCE_INLINE void unit_sums(enum tensor_format f, const int T, const uint8_t *block, int u,
                             const struct activations *x, uint64_t k, __m256i sum[FEW_TOKENS])
 {
     __m256i q = level_numbers(f, block, u);
-    if (is_signed(f) && !HAS_DOT) {
-        __m256i low = _mm256_cvtepi8_epi16(_mm256_castsi256_si128(q));
-        __m256i high = _mm256_cvtepi8_epi16(_mm256_extracti128_si256(q, 1));
-        for (int t = 0; t < T; t++)
-            sum[t] = _mm256_add_epi32(_mm256_madd_epi16(low, load_32_bytes(words_of(&x[t]) + k)),
-                                      _mm256_madd_epi16(high, load_32_bytes(words_of(&x[t]) + k + 16)));
-        return;
-    }
     for (int t = 0; t < T; t++) {
-        __m256i products = products_of(q, load_32_bytes(x[t].q + k));
-        sum[t] = HAS_DOT ? products : _mm256_madd_epi16(products, _mm256_set1_epi16(1));
+#if HAS_DOT
+        sum[t] = DOT_BYTES(_mm256_setzero_si256(), q, load_32_bytes(x[t].bytes + k));
+#else
+        __m256i pairs = is_signed(f) ? times_signed_bytes(q, &x[t], k) : times_bytes(q, &x[t], k);
+        sum[t] = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+#endif
     }
 }
 

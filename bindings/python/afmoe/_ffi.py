@@ -510,7 +510,8 @@ AFMOE_PRECISION_EXACT: Final = 1
 """float32 arithmetic on exactly decoded weights"""
 AFMOE_PRECISION_FAST: Final = 2
 """block formats are multiplied in whole numbers: activations are rounded to 8 bits, with
-a scale for every 32 (formats of blocks of 32 or 64) or 256 of them"""
+a scale for every 32 (formats of blocks of 32 or 64) or 256 of them; at level
+AVX512BF16 BF16 is multiplied with activations rounded to bfloat16"""
 
 
 class Precision(enum.IntEnum):
