@@ -1,9 +1,9 @@
-/* One token, or a few, times block formats in whole numbers at every x86 level (formula: ref/whole_product_ref.c); the file that
- * includes this one says whether there is a dot product of bytes (whole_avx2.c). Vectors of 32 bytes at every level:
- * streaming the weights takes the time.
+/* One token, or a few, times block formats in whole numbers at every x86 level (formula: ref/whole_product_ref.c); the
+ * file that includes this one says whether there is a dot product of bytes (whole_avx2.c). Vectors of 32 bytes at every
+ * level: streaming the weights takes the time.
  *
  * Four rows side by side, a block of each at a time: bytes of weights times bytes of activations in pairs (16 bits are
- * enough: 63 * 127 * 2), times the scales of their sub-blocks, summed to one number a row. Side by side they share the
+ * enough: 128 * 127 * 2), times the scales of their sub-blocks, summed to one number a row. Side by side they share the
  * activations: one after the other they would be read in the order of the memory, but load more, and loads from the
  * first-level cache bound this (a fifth slower, Zen 3). Prefetch hints follow the order of the memory, one a line:
  * four streams are too many for the hardware's. */
