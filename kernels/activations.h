@@ -35,6 +35,7 @@ enum { ACTIVATION_ALIGN = 64 };
 /* 127 / max is finite from here on, and so are its products. */
 #define ACTIVATION_MIN 0x1p-119f
 
+/* Of kinds in whole numbers, as are the parts below. */
 static inline uint64_t activation_group(enum activation_kind kind)
 {
     return kind == ACTIVATION_INT8_32 || kind == ACTIVATION_INT16_32 ? 32 : 256;

@@ -18,7 +18,8 @@
  * Order of summation of a product with floats over k = 0..n-1: eight lanes, lane i takes the k with k % 8 == i in
  * rising k, each step one multiply-add; then ((l0+l4)+(l2+l6)) + ((l1+l5)+(l3+l7)). At level avx512 the formats F32,
  * F16, BF16 and Q8_0 take sixteen lanes, k % 16, of which l0+l8 .. l7+l15 are then summed as the eight. Attention has
- * orders of its own, the same at every level, see attention_page.
+ * orders of its own, the same at every level, see attention_page. FAST of BF16 at level avx512bf16 rounds activations
+ * to bfloat16 and sums pairs in sixteen lanes; how a pair is rounded differs between CPUs (product_avx512bf16.c).
  *
  * Products with whole numbers (precision FAST, block formats): the sums inside a group of 32 or 256 are whole and
  * exact, so their order is free; groups follow each other in rising k, one value of the accumulator at a time, with
@@ -76,7 +77,7 @@ struct kernels {
     void (*decode_row[N_FORMATS])(float *out, const void *row, uint64_t n_columns);
 
     /* Activations as the products of one kind read them (activations.h), from n floats; n is a multiple of the kind's
-     * group. out: activation_bytes(kind, n) bytes, 64-byte aligned. NULL for ACTIVATION_F32. */
+     * group, any of ACTIVATION_BF16. out: activation_bytes(kind, n) bytes, 64-byte aligned. NULL for ACTIVATION_F32. */
     void (*prepare[N_ACTIVATION_KINDS])(void *out, const float *x, uint64_t n);
 
     /* out[k] = x[k] / sqrt(mean(x^2) + eps) * weight[k], k < n. out may equal x. */
@@ -155,6 +156,6 @@ void afmoe__kernels_avx2(struct kernels *k);
 void afmoe__kernels_avxvnni(struct kernels *k);   /* on the AVX2 table */
 void afmoe__kernels_avx512(struct kernels *k);    /* on the AVX2 table */
 void afmoe__kernels_avx512icl(struct kernels *k); /* on the AVX-512 table */
-void afmoe__kernels_avx512bf16(struct kernels *k); /* on that */
+void afmoe__kernels_avx512bf16(struct kernels *k); /* on the AVX-512 ICL table */
 
 #endif

@@ -80,6 +80,14 @@ static inline int q3_k_scale(const uint8_t packed[12], int j)
     return (low | high << 4) - 32;
 }
 
+/* The f16 of IQ1_M is spread over the top nibbles of its four 16-bit scales. */
+static inline uint16_t iq1_m_scale(const uint8_t *block)
+{
+    uint16_t bits = 0;
+    for (int i = 0; i < 4; i++) bits |= (uint16_t)(u16_at(block + 48 + 2 * i) >> 12 << 4 * i);
+    return bits;
+}
+
 /* 6-bit scale of sub-block j < 8 of IQ4_XS less 32. */
 static inline int iq4_xs_scale(uint16_t high, const uint8_t low[4], int j)
 {

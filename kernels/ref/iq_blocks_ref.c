@@ -150,9 +150,7 @@ void afmoe__decode_iq1_m(float *out, const void *row, uint64_t n)
     const uint8_t *block = row;
     for (uint64_t k = 0; k < n; k += 256, block += 56) {
         const uint8_t *low = block, *high = block + 32, *scales = block + 48;
-        uint16_t d_bits = 0;
-        for (int i = 0; i < 4; i++) d_bits |= (uint16_t)(u16_at(scales + 2 * i) >> 12 << 4 * i);
-        float d = f16_to_f32(d_bits);
+        float d = f16_to_f32(iq1_m_scale(block));
         for (int i = 0; i < 32; i++) {
             int h = high[i / 2] >> 4 * (i % 2);
             int s = u16_at(scales + i / 8 * 2) >> i / 2 % 4 * 3 & 7;

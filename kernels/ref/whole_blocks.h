@@ -54,12 +54,10 @@ static inline int min_at(enum tensor_format f)
     return f == FORMAT_Q2_K ? 82 : 2;
 }
 
-/* The f16 of IQ1_M is spread over the top nibbles of its four 16-bit scales. */
-static inline uint16_t iq1_m_scale(const uint8_t *block)
+/* The f16 that d is made of. */
+static inline uint16_t scale_bits(enum tensor_format f, const uint8_t *block)
 {
-    uint16_t bits = 0;
-    for (int i = 0; i < 4; i++) bits |= (uint16_t)(u16_at(block + 48 + 2 * i) >> 12 << 4 * i);
-    return bits;
+    return f == FORMAT_IQ1_M ? iq1_m_scale(block) : u16_at(block + scale_at(f));
 }
 
 /* d of part `part` of a block. */
@@ -68,8 +66,7 @@ static inline float whole_d(enum tensor_format f, const uint8_t *block, int part
     switch (f) {
     case FORMAT_MXFP4: return e8m0_half(block[0]);
     case FORMAT_NVFP4: return ue4m3_half(block[part]);
-    case FORMAT_IQ1_M: return f16_to_f32(iq1_m_scale(block)) * (1 / whole_unit(f));
-    default: return f16_at(block + scale_at(f)) * (1 / whole_unit(f));
+    default: return f16_to_f32(scale_bits(f, block)) * (1 / whole_unit(f));
     }
 }
 

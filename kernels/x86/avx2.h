@@ -16,10 +16,10 @@ void afmoe__activation_avx2(struct kernels *k);
 void afmoe__cells_avx2(struct kernels *k);
 void afmoe__attention_avx2(struct kernels *k);
 
-/* X(name, FORMAT, kind of activations, elements and bytes of a block): the products in whole numbers. Formats whose
- * numbers are signed and of eight bits are multiplied in 16 bits, and so are those that come from grids. */
-#define FOR_EACH_WHOLE_FORMAT(X)                                                                                       \
-    X(q8_0, FORMAT_Q8_0, ACTIVATION_INT16_32, 32, 34)                                                                  \
+/* X(name, FORMAT, kind of activations, elements and bytes of a block): formats that block_vectors_avx2.h makes
+ * vectors of. Kinds are those without a dot product of bytes: what is signed and of eight bits is multiplied as words
+ * in panels. Sizes are written out so that they are constants; test_kernels holds them to format.c by decoding. */
+#define FOR_EACH_VECTOR_FORMAT(X)                                                                                      \
     X(q4_0, FORMAT_Q4_0, ACTIVATION_INT8_32, 32, 18)                                                                   \
     X(q4_1, FORMAT_Q4_1, ACTIVATION_INT8_32, 32, 20)                                                                   \
     X(q5_0, FORMAT_Q5_0, ACTIVATION_INT8_32, 32, 22)                                                                   \
@@ -42,6 +42,11 @@ void afmoe__attention_avx2(struct kernels *k);
     X(tq2_0, FORMAT_TQ2_0, ACTIVATION_INT8_256, 256, 66)                                                               \
     X(mxfp4, FORMAT_MXFP4, ACTIVATION_INT8_32, 32, 17)                                                                 \
     X(nvfp4, FORMAT_NVFP4, ACTIVATION_INT8_32, 64, 36)
+
+/* The products in whole numbers. */
+#define FOR_EACH_WHOLE_FORMAT(X)                                                                                       \
+    X(q8_0, FORMAT_Q8_0, ACTIVATION_INT16_32, 32, 34)                                                                  \
+    FOR_EACH_VECTOR_FORMAT(X)
 
 /* The panel of product_kernels over rows decoded by `decode`; NULL: the rows are floats, used where they lie. */
 void afmoe__panel_avx2(decode_fn decode, float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens,

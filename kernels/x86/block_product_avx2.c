@@ -5,7 +5,7 @@
 #include "avx2.h"
 
 #include "block_vectors_avx2.h"
-#include "tile_avx2.h"
+#include "prefetch_x86.h"
 
 enum { ROWS = 4, AHEAD_BYTES = 8 << 10 };
 
@@ -64,16 +64,7 @@ FORCE_INLINE void one_token_units(enum tensor_format f, const int block_elements
 
 /* ---- Table ---- */
 
-#define DEFINE_PANEL(name, decode)                                                                                     \
-    static void panel_##name(float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens,                 \
-                             const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,                \
-                             const void *next, void *scratch)                                                          \
-    {                                                                                                                  \
-        (void)next;                                                                                                    \
-        afmoe__panel_avx2(decode, out, out_stride, x, n_tokens, rows, row_bytes, n_rows, n_columns, scratch);          \
-    }
-
-#define DEFINE_VECTOR_FORMAT(name, format, elements, bytes)                                                            \
+#define DEFINE_PRODUCTS(name, format, kind, elements, bytes)                                                           \
     static void decode_##name(float *out, const void *row, uint64_t n)                                                 \
     {                                                                                                                  \
         decode_units(format, elements, bytes, out, row, n);                                                            \
@@ -83,43 +74,23 @@ FORCE_INLINE void one_token_units(enum tensor_format f, const int block_elements
     {                                                                                                                  \
         one_token_units(format, elements, bytes, out, x, rows, row_bytes, n_rows, n_columns, next);                    \
     }                                                                                                                  \
-    DEFINE_PANEL(name, decode_##name)
+    static void panel_##name(float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens,                 \
+                             const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,                \
+                             const void *next, void *scratch)                                                          \
+    {                                                                                                                  \
+        (void)next;                                                                                                    \
+        afmoe__panel_avx2(decode_##name, out, out_stride, x, n_tokens, rows, row_bytes, n_rows, n_columns, scratch);   \
+    }
 
-#define SET_PRODUCT(name, format, decode)                                                                              \
-    set_float_product(k, format, decode,                                                                               \
+#define SET_PRODUCTS(name, format, kind, elements, bytes)                                                              \
+    set_float_product(k, format, decode_##name,                                                                        \
                       (struct product_kernels){.one_token = one_token_##name,                                          \
                                                .panel = panel_##name,                                                  \
                                                .panel_scratch_bytes = afmoe__panel_scratch_bytes_avx2});
-#define SET_VECTOR_FORMAT(name, format, elements, bytes) SET_PRODUCT(name, format, decode_##name)
 
-/* Block sizes are written out here so that they are constants; test_kernels holds them to format.c by decoding. */
-#define FOR_EACH_VECTOR_FORMAT(X)                                                                                      \
-    X(q4_0, FORMAT_Q4_0, 32, 18)                                                                                       \
-    X(q4_1, FORMAT_Q4_1, 32, 20)                                                                                       \
-    X(q5_0, FORMAT_Q5_0, 32, 22)                                                                                       \
-    X(q5_1, FORMAT_Q5_1, 32, 24)                                                                                       \
-    X(q2_k, FORMAT_Q2_K, 256, 84)                                                                                      \
-    X(q3_k, FORMAT_Q3_K, 256, 110)                                                                                     \
-    X(q4_k, FORMAT_Q4_K, 256, 144)                                                                                     \
-    X(q5_k, FORMAT_Q5_K, 256, 176)                                                                                     \
-    X(q6_k, FORMAT_Q6_K, 256, 210)                                                                                     \
-    X(iq1_s, FORMAT_IQ1_S, 256, 50)                                                                                    \
-    X(iq1_m, FORMAT_IQ1_M, 256, 56)                                                                                    \
-    X(iq2_xxs, FORMAT_IQ2_XXS, 256, 66)                                                                                \
-    X(iq2_xs, FORMAT_IQ2_XS, 256, 74)                                                                                  \
-    X(iq2_s, FORMAT_IQ2_S, 256, 82)                                                                                    \
-    X(iq3_xxs, FORMAT_IQ3_XXS, 256, 98)                                                                                \
-    X(iq3_s, FORMAT_IQ3_S, 256, 110)                                                                                   \
-    X(iq4_nl, FORMAT_IQ4_NL, 32, 18)                                                                                   \
-    X(iq4_xs, FORMAT_IQ4_XS, 256, 136)                                                                                 \
-    X(tq1_0, FORMAT_TQ1_0, 256, 54)                                                                                    \
-    X(tq2_0, FORMAT_TQ2_0, 256, 66)                                                                                    \
-    X(mxfp4, FORMAT_MXFP4, 32, 17)                                                                                     \
-    X(nvfp4, FORMAT_NVFP4, 64, 36)
-
-FOR_EACH_VECTOR_FORMAT(DEFINE_VECTOR_FORMAT)
+FOR_EACH_VECTOR_FORMAT(DEFINE_PRODUCTS)
 
 void afmoe__block_product_avx2(struct kernels *k)
 {
-    FOR_EACH_VECTOR_FORMAT(SET_VECTOR_FORMAT)
+    FOR_EACH_VECTOR_FORMAT(SET_PRODUCTS)
 }

@@ -26,11 +26,6 @@ FORCE_INLINE int scales_in_unit(enum tensor_format f)
     return f == FORMAT_Q2_K || f == FORMAT_Q3_K || f == FORMAT_Q6_K || f == FORMAT_NVFP4 ? 2 : 1;
 }
 
-FORCE_INLINE bool has_offset(enum tensor_format f)
-{
-    return f == FORMAT_Q4_1 || f == FORMAT_Q5_1 || f == FORMAT_Q2_K || f == FORMAT_Q4_K || f == FORMAT_Q5_K;
-}
-
 FORCE_INLINE float half_at(const uint8_t *p)
 {
     return _cvtsh_ss(u16_at(p));
@@ -268,7 +263,7 @@ FORCE_INLINE void unit_values(enum tensor_format f, __m256 v[UNIT_VECTORS], cons
         int j = scales_in_unit(f) * u + (scales_in_unit(f) == 2 ? i / 2 : 0);
         __m256 q = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(eight[i]));
         __m256 scale = _mm256_broadcast_ss(&s->scale[j]);
-        v[i] = has_offset(f) ? _mm256_fmadd_ps(scale, q, _mm256_broadcast_ss(&s->offset[j])) : _mm256_mul_ps(scale, q);
+        v[i] = has_min(f) ? _mm256_fmadd_ps(scale, q, _mm256_broadcast_ss(&s->offset[j])) : _mm256_mul_ps(scale, q);
     }
 }
 

@@ -32,7 +32,7 @@ FORCE_INLINE bool is_grid(enum tensor_format f)
     return is_iq1(f) || is_iq2(f) || is_iq3(f) || f == FORMAT_TQ1_0;
 }
 
-/* A power of two, so that bytes are never negative and at most twice it. */
+/* Large enough that no byte is negative, and a power of two: tiles shift by it. */
 FORCE_INLINE int grid_zero(enum tensor_format f)
 {
     return f == FORMAT_TQ1_0 ? 1 : is_iq1(f) || f == FORMAT_IQ3_S ? 16 : 64;
@@ -111,7 +111,7 @@ FORCE_INLINE __m128i twice_and_one(__m128i s)
     return _mm_or_si128(_mm_add_epi8(s, s), _mm_set1_epi8(1));
 }
 
-/* Nibbles of n bytes, the low one of each first. */
+/* Nibbles of eight bytes, the low one of each first. */
 FORCE_INLINE __m128i nibbles_in_order(__m128i bytes)
 {
     __m128i wide = _mm_cvtepu8_epi16(bytes);
@@ -138,7 +138,7 @@ FORCE_INLINE __m128i iq1_m_scales(const uint8_t *block)
     return load_16_bytes(bytes);
 }
 
-/* The scales of a block as bytes: eight, or sixteen. One of TQ1_0. */
+/* The scales of a block as bytes: eight, or sixteen. Ones of TQ1_0. */
 FORCE_INLINE __m128i grid_scales(enum tensor_format f, const uint8_t *block)
 {
     __m128i s;
@@ -235,7 +235,8 @@ FORCE_INLINE __m256i ternary_digits(const uint8_t *block, int u)
     }
     __m256i four = _mm256_set1_epi32((int)u32_at(block + 48)), three = three_times(four, 1);
     __m256i nine = three_times(three, 1), last = three_times(nine, 1);
-    __m256i both = _mm256_blend_epi32(_mm256_blend_epi32(four, three, 0x20), _mm256_blend_epi32(nine, last, 0x80), 0xc0);
+    __m256i first = _mm256_blend_epi32(four, three, 0x20);
+    __m256i both = _mm256_blend_epi32(first, _mm256_blend_epi32(nine, last, 0x80), 0xc0);
     return digits_of(_mm256_blend_epi32(three_times(twice, 4), both, 0xf0));
 }
 

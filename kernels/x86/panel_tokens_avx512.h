@@ -1,6 +1,6 @@
-/* A panel's rows times all tokens at AVX-512, as many tokens at a time as the register tile takes. The file that includes
- * this one has defined ROWS, the rows of a tile, and multiply_tile(R, T, ...), R rows with T tokens. Static only: it is
- * compiled with the flags of its level. */
+/* A panel's rows times all tokens at AVX-512, as many tokens at a time as the register tile takes. The file that
+ * includes this one has defined ROWS, the rows of a tile, and multiply_tile(R, T, ...), R rows with T tokens. Static
+ * only: it is compiled with the flags of its level. */
 #ifndef AFMOE_KERNELS_PANEL_TOKENS_AVX512_H
 #define AFMOE_KERNELS_PANEL_TOKENS_AVX512_H
 

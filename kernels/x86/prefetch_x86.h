@@ -5,7 +5,7 @@
 
 #include "vector_avx2.h"
 
-/* One hint a cache line of the n_bytes from p on; it may lie past the end of the memory. */
+/* One hint a cache line of the n_bytes from p + offset on; they may lie past the end of the memory. */
 FORCE_INLINE void prefetch_bytes(const void *p, uint64_t offset, uint64_t n_bytes)
 {
     for (uint64_t i = 0; i < n_bytes; i += 64) _mm_prefetch((const char *)((uintptr_t)p + offset + i), _MM_HINT_T0);

@@ -148,18 +148,13 @@ DEFINE_PANEL(f16, decode_f16)
 DEFINE_PANEL(bf16, decode_bf16)
 DEFINE_PANEL(q8_0, decode_q8_0)
 
-static uint64_t panel_scratch_bytes(uint64_t n_columns)
-{
-    return panel_bytes(n_columns);
-}
-
 void afmoe__product_avx512(struct kernels *k)
 {
 #define SET_PRODUCT(name, format)                                                                                      \
     set_float_product(k, format, decode_##name,                                                                        \
                       (struct product_kernels){.one_token = one_token_##name,                                          \
                                                .panel = panel_##name,                                                  \
-                                               .panel_scratch_bytes = panel_scratch_bytes})
+                                               .panel_scratch_bytes = panel_bytes})
     SET_PRODUCT(f32, FORMAT_F32);
     SET_PRODUCT(f16, FORMAT_F16);
     SET_PRODUCT(bf16, FORMAT_BF16);

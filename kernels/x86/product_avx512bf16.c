@@ -1,9 +1,9 @@
 /* FAST products of bfloat16 rows at AVX-512 BF16, with activations rounded to bfloat16 (ACTIVATION_BF16).
  *
- * Lane i of sixteen sums elements 2i and 2i + 1 of every 32, in the order of the row, then as sum16 does. Products of two
- * bfloat16 are exact; in what order a pair is added and rounded is the CPU's affair (Intel SDM, VDPBF16PS; subnormal
- * numbers count as zero), so bits may differ from one CPU to another, but not within one. F16 stays with floats: its
- * weights have three bits more than bfloat16 keeps. */
+ * Lane i of sixteen sums elements 2i and 2i + 1 of every 32, in the order of the row, then as sum16 does. Products of
+ * two bfloat16 are exact; in what order a pair is added and rounded is the CPU's affair (Intel SDM, VDPBF16PS;
+ * subnormal numbers count as zero), so bits may differ from one CPU to another, but not within one. F16 stays with
+ * floats: its weights have three bits more than bfloat16 keeps. */
 #include "avx512.h"
 
 #include "afmoe.h"
@@ -14,7 +14,7 @@
 #define DOT_BF16(sum, a, b) _mm512_dpbf16_ps(sum, (__m512bh)(a), (__m512bh)(b))
 #endif
 
-enum { ROWS = PANEL_TILE_ROWS, STEP = 32, AHEAD_BYTES = 4 << 10 };
+enum { ROWS = PANEL_TILE_ROWS, STEP = 32, AHEAD_BYTES = 4 << 10 }; /* no CPU was there to measure hints on */
 
 static const struct hints no_hints;
 
@@ -91,16 +91,11 @@ static void panel(float *out, uint64_t out_stride, const void *const *x, uint64_
               n_rows, n_columns, scratch);
 }
 
-static uint64_t panel_scratch_bytes(uint64_t n_columns)
-{
-    return panel_bytes(n_columns);
-}
-
 void afmoe__kernels_avx512bf16(struct kernels *k)
 {
     k->level = AFMOE_CPU_AVX512BF16;
     k->product[PRECISION_FAST][FORMAT_BF16] = (struct product_kernels){.activation = ACTIVATION_BF16,
                                                                        .one_token = one_token,
                                                                        .panel = panel,
-                                                                       .panel_scratch_bytes = panel_scratch_bytes};
+                                                                       .panel_scratch_bytes = panel_bytes};
 }

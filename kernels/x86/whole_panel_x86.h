@@ -77,7 +77,7 @@ FORCE_INLINE void sum_groups(const int T, ints sum[TOKENS][2], const uint8_t (*n
         KEEP_LOADED(w0);
         KEEP_LOADED(w1);
         for (int t = 0; t < T; t++) {
-            ints q = broadcast4(x[t].q + k + 4 * (uint64_t)(first + g));
+            ints q = broadcast4(x[t].bytes + k + 4 * (uint64_t)(first + g));
             sum[t][0] = add_products(sum[t][0], g == 0, w0, q);
             sum[t][1] = add_products(sum[t][1], g == 0, w1, q);
         }
@@ -143,7 +143,7 @@ FORCE_INLINE void multiply_words(const int T, const int n, ints whole[TOKENS][2]
         KEEP_LOADED(w0);
         KEEP_LOADED(w1);
         for (int t = 0; t < T; t++) {
-            ints q = broadcast4(words_of(&x[t]) + k + 2 * (uint64_t)j);
+            ints q = broadcast4(x[t].words + k + 2 * (uint64_t)j);
             whole[t][0] = add_words(whole[t][0], w0, q);
             whole[t][1] = add_words(whole[t][1], w1, q);
         }
@@ -269,8 +269,8 @@ FORCE_INLINE void multiply_tile(enum tensor_format f, enum family family, const 
 /* What a step reads of one token. */
 FORCE_INLINE void prefetch_activations(enum family family, const struct activations *x, uint64_t k)
 {
-    if (family == BYTES_256 || family == BYTES_32) prefetch_bytes(x->q, k, STEP);
-    else prefetch_bytes(words_of(x), 2 * k, 2 * STEP);
+    if (family == BYTES_256 || family == BYTES_32) prefetch_bytes(x->bytes, k, STEP);
+    else prefetch_bytes(x->words, 2 * k, 2 * STEP);
 }
 
 /* One step for n_tokens tokens, TOKENS at a time; a rest is made even, which is why one token, whatever it is, and one

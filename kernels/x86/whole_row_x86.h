@@ -32,8 +32,8 @@ FORCE_INLINE enum activation_kind level_kind(enum tensor_format f, enum activati
 /* ---- Activations ---- */
 
 struct activations {
-    const int8_t *q; /* or words_of */
     const int8_t *bytes;
+    const int16_t *words; /* of kinds that have them */
     const float *d;
     const int16_t *sum32, *sum16;
 };
@@ -41,16 +41,10 @@ struct activations {
 FORCE_INLINE struct activations activations_at(enum activation_kind kind, const void *x, uint64_t n)
 {
     const uint8_t *base = x;
-    return (struct activations){(const int8_t *)base, (const int8_t *)base + activation_int8(kind, n),
+    return (struct activations){(const int8_t *)base + activation_int8(kind, n), x,
                                 (const float *)(const void *)(base + activation_d(kind, n)),
                                 (const int16_t *)(const void *)(base + activation_sum32(kind, n)),
                                 (const int16_t *)(const void *)(base + activation_sum16(kind, n))};
-}
-
-/* The numbers where they have 16 bits. */
-FORCE_INLINE const int16_t *words_of(const struct activations *x)
-{
-    return (const int16_t *)(const void *)x->q;
 }
 
 /* ---- Groups of blocks ---- */
@@ -93,15 +87,18 @@ FORCE_INLINE __m256i add_pairs(__m256i sum, __m256i a, __m256i b)
 }
 
 /* Bytes of weights times those of the activations from k on, in pairs. */
-FORCE_INLINE __m256i times_bytes(__m256i numbers, const struct activations *x, uint64_t k)
+FORCE_INLINE __m256i times_bytes(enum tensor_format f, __m256i numbers, const struct activations *x, uint64_t k)
 {
-    return _mm256_maddubs_epi16(numbers, load_32_bytes(x->bytes + k));
+    __m256i q = load_32_bytes(x->bytes + k);
+    if (!is_signed(f)) return _mm256_maddubs_epi16(numbers, q);
+    return _mm256_maddubs_epi16(_mm256_abs_epi8(numbers), _mm256_sign_epi8(q, numbers));
 }
 
-/* The same for signed weights: 16 bits are enough for 128 * 127 * 2. */
-FORCE_INLINE __m256i times_signed_bytes(__m256i numbers, const struct activations *x, uint64_t k)
+/* unit_numbers as bytes from which level_zero is to be taken. */
+FORCE_INLINE __m256i level_numbers(enum tensor_format f, const uint8_t *block, int u, const uint32_t signs[8])
 {
-    return _mm256_maddubs_epi16(_mm256_abs_epi8(numbers), _mm256_sign_epi8(load_32_bytes(x->bytes + k), numbers));
+    __m256i q = f == FORMAT_Q8_0 ? load_32_bytes(block + 2) : unit_numbers(f, block, u, signs);
+    return HAS_DOT && is_signed(f) ? _mm256_xor_si256(q, _mm256_set1_epi8(-128)) : q;
 }
 
 FORCE_INLINE __m128i sum4x4_epi32(const __m128i v[4])
@@ -188,7 +185,7 @@ FORCE_INLINE void sum_k4(enum tensor_format f, const int T, struct group_sums *s
             if (u % 2 == 0) two_units(f, numbers, block_of(g, r), fifth, u / 2);
             __m256i scale = _mm256_set1_epi32(scales[r / 2][u / 4][r % 2][u % 4]);
             for (int t = 0; t < T; t++)
-                whole[t] = add_pairs(whole[t], times_bytes(numbers[u % 2], &x[t], g->k + 32 * (uint64_t)u), scale);
+                whole[t] = add_pairs(whole[t], times_bytes(f, numbers[u % 2], &x[t], g->k + 32 * (uint64_t)u), scale);
         }
         for (int t = 0; t < T; t++) sums->whole[t][r] = whole[t];
     }
@@ -215,20 +212,17 @@ FORCE_INLINE void add_unit(enum tensor_format f, const int T, __m256i sum[FEW_TO
                            const uint8_t *block, int u, const uint32_t signs[8], const struct activations *x,
                            uint64_t k)
 {
-    __m256i q = unit_numbers(f, block, u, signs);
+    __m256i q = level_numbers(f, block, u, signs);
+    for (int t = 0; t < T; t++) {
 #if HAS_DOT
-    if (is_signed(f)) {
-        q = _mm256_xor_si256(q, _mm256_set1_epi8(-128));
-        scale = _mm256_srai_epi32(scale, 16);
-        for (int t = 0; t < T; t++) {
+        if (is_signed(f)) {
             __m256i products = DOT_BYTES(_mm256_setzero_si256(), q, load_32_bytes(x[t].bytes + k));
-            sum[t] = _mm256_add_epi32(sum[t], _mm256_mullo_epi32(products, scale));
+            sum[t] = _mm256_add_epi32(sum[t], _mm256_mullo_epi32(products, _mm256_srai_epi32(scale, 16)));
+            continue;
         }
-        return;
-    }
 #endif
-    for (int t = 0; t < T; t++)
-        sum[t] = add_pairs(sum[t], is_signed(f) ? times_signed_bytes(q, &x[t], k) : times_bytes(q, &x[t], k), scale);
+        sum[t] = add_pairs(sum[t], times_bytes(f, q, &x[t], k), scale);
+    }
 }
 
 /* The TQ formats, without scales: 16 bits hold all eight units. */
@@ -240,7 +234,7 @@ FORCE_INLINE void add_ternary(enum tensor_format f, const int T, __m256i sum[FEW
 #pragma GCC unroll 8
     for (uint64_t u = 0; u < 8; u++) {
         __m256i q = unit_numbers(f, block, (int)u, NULL);
-        for (int t = 0; t < T; t++) words[t] = _mm256_add_epi16(words[t], times_bytes(q, &x[t], k + 32 * u));
+        for (int t = 0; t < T; t++) words[t] = _mm256_add_epi16(words[t], times_bytes(f, q, &x[t], k + 32 * u));
     }
     for (int t = 0; t < T; t++) sum[t] = add_pairs(sum[t], words[t], ones);
 }
@@ -250,7 +244,7 @@ FORCE_INLINE __m256i zero_sums(enum tensor_format f, __m256i scales, const struc
 {
     __m256i sums = values_of_scale(f) == 16 || is_ternary(f)
                        ? load_32_bytes(x->sum16 + k / 16)
-                       : _mm256_castsi128_si256(load_16_bytes(x->sum32 + k / 32));
+                       : _mm256_zextsi128_si256(load_16_bytes(x->sum32 + k / 32));
     return _mm256_mullo_epi32(_mm256_madd_epi16(scales, sums), _mm256_set1_epi32(level_zero(f)));
 }
 
@@ -317,24 +311,17 @@ FORCE_INLINE void multiply_256(enum tensor_format f, const int T, const int byte
 
 /* ---- Blocks of 32 and 64 ---- */
 
-/* unit_numbers as bytes from which level_zero is to be taken. */
-FORCE_INLINE __m256i level_numbers(enum tensor_format f, const uint8_t *block, int u)
-{
-    __m256i q = f == FORMAT_Q8_0 ? load_32_bytes(block + 2) : unit_numbers(f, block, u, NULL);
-    return HAS_DOT && is_signed(f) ? _mm256_xor_si256(q, _mm256_set1_epi8(-128)) : q;
-}
-
-/* I of one row's unit for each token, spread over eight lanes: four for each half of the unit. */
+/* I of one row's unit for each token, with level_zero in it, spread over eight lanes: four for each half of the
+ * unit. */
 FORCE_INLINE void unit_sums(enum tensor_format f, const int T, const uint8_t *block, int u,
                             const struct activations *x, uint64_t k, __m256i sum[FEW_TOKENS])
 {
-    __m256i q = level_numbers(f, block, u);
+    __m256i q = level_numbers(f, block, u, NULL);
     for (int t = 0; t < T; t++) {
 #if HAS_DOT
         sum[t] = DOT_BYTES(_mm256_setzero_si256(), q, load_32_bytes(x[t].bytes + k));
 #else
-        __m256i pairs = is_signed(f) ? times_signed_bytes(q, &x[t], k) : times_bytes(q, &x[t], k);
-        sum[t] = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+        sum[t] = _mm256_madd_epi16(times_bytes(f, q, &x[t], k), _mm256_set1_epi16(1));
 #endif
     }
 }
@@ -388,8 +375,8 @@ FORCE_INLINE void multiply_32(enum tensor_format f, const int T, const int eleme
 
 /* ---- All rows ---- */
 
-/* out[t * out_stride + r], t < T. A last row alone is taken GROUP times: that is rare, and a body of its own would
- * double the code. */
+/* out[t * out_stride + r], t < T. Rows left over are taken GROUP times each: they are rare, and a body of their own
+ * would double the code. */
 FORCE_INLINE void few_tokens(enum tensor_format f, enum activation_kind kind, const int T, const int elements,
                              const int bytes, float *out, uint64_t out_stride, const void *const *tokens,
                              const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,
@@ -418,8 +405,8 @@ FORCE_INLINE void few_tokens(enum tensor_format f, enum activation_kind kind, co
     }
 }
 
-/* Up to how many tokens this is faster than a panel, of those measured (AVX2, Zen 3). Wider vectors and a dot product of
- * bytes help panels more, by arithmetic only. */
+/* Up to how many tokens this is faster than a panel (measured with AVX2, Zen 3). Wider vectors and a dot product of
+ * bytes help panels more: that is arithmetic, not measured. */
 FORCE_INLINE uint64_t few_tokens_of(enum activation_kind kind, const int elements)
 {
     if (kind == ACTIVATION_INT8_32) return 1;
@@ -428,7 +415,8 @@ FORCE_INLINE uint64_t few_tokens_of(enum activation_kind kind, const int element
 }
 
 #define FEW_OF(f, kind, elements, bytes, T)                                                                            \
-    few_tokens(f, level_kind(f, kind), T, elements, bytes, out, out_stride, x, rows, row_bytes, n_rows, n_columns, next)
+    few_tokens(f, level_kind(f, kind), T, elements, bytes, out, out_stride, x, rows, row_bytes, n_rows, n_columns,     \
+               next)
 
 #define DEFINE_FEW_TOKENS(name, format, kind, elements, bytes)                                                         \
     static void one_token_##name(float *out, const void *one, const void *rows, uint64_t row_bytes, uint64_t n_rows,   \
@@ -438,7 +426,7 @@ FORCE_INLINE uint64_t few_tokens_of(enum activation_kind kind, const int element
         const uint64_t out_stride = 0;                                                                                 \
         FEW_OF(format, kind, elements, bytes, 1);                                                                      \
     }                                                                                                                  \
-    /* false: too many */                                                                                              \
+    /* false: not for so many */                                                                                       \
     static bool few_tokens_##name(float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens,            \
                                   const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,           \
                                   const void *next)                                                                    \

@@ -7,8 +7,8 @@
  *   words 256   numbers of 16 bits with their scales inside, d: IQ4_XS
  *   bytes 32    numbers of one byte, one or two d and a minimum: four- and five-bit formats
  *   words 32    numbers of 16 bits, d: Q8_0, IQ4_NL
- * Signed numbers of eight bits are words where there is no dot product of bytes: their pairs overflow 16 bits. Where
- * there is (HAS_DOT), they are bytes, 128 larger. */
+ * Signed numbers of eight bits are words where there is no dot product of bytes: 128 larger, as bytes without a sign,
+ * their pairs would overflow 16 bits. Where there is (HAS_DOT), they are such bytes. */
 #ifndef AFMOE_KERNELS_WHOLE_TILE_X86_H
 #define AFMOE_KERNELS_WHOLE_TILE_X86_H
 
@@ -85,7 +85,7 @@ FORCE_INLINE __m256 eight_d(enum tensor_format f, const uint8_t *const rows[HALF
         return d_of_bytes(f, _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)bytes)));
     }
     uint16_t h[HALF];
-    for (int r = 0; r < HALF; r++) h[r] = f == FORMAT_IQ1_M ? iq1_m_scale(rows[r]) : u16_at(rows[r] + scale_at(f));
+    for (int r = 0; r < HALF; r++) h[r] = scale_bits(f, rows[r]);
     __m256 stored = _mm256_cvtph_ps(load_16_bytes(h));
     return whole_unit(f) == 1 ? stored : _mm256_mul_ps(stored, _mm256_set1_ps(1 / whole_unit(f)));
 }

@@ -61,7 +61,7 @@ FORCE_INLINE void scale_words(enum tensor_format f, const uint8_t *block, __m256
     case FORMAT_Q6_K: *scales = _mm256_cvtepi8_epi16(load_16_bytes(block + 192)); break;
     case FORMAT_IQ4_XS: {
         __m256i eight = iq4_xs_scales(block);
-        *scales = _mm256_castsi128_si256(
+        *scales = _mm256_zextsi128_si256(
             _mm_packs_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1)));
         break;
     }
@@ -96,13 +96,13 @@ FORCE_INLINE __m256 d_of_bytes(enum tensor_format f, __m256i bytes)
         __m256i is_low = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), bytes);
         return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, low, is_low));
     }
-    const __m256i least_normal = _mm256_set1_epi32(8), nan = _mm256_set1_epi32(0x7f);
-    __m256i number = _mm256_and_si256(bytes, nan);
+    const __m256i least_normal = _mm256_set1_epi32(8), seven_bits = _mm256_set1_epi32(0x7f);
+    __m256i number = _mm256_and_si256(bytes, seven_bits);
     __m256i normal = _mm256_add_epi32(_mm256_slli_epi32(number, 20), _mm256_set1_epi32((127 - 8) << 23));
     __m256 low = _mm256_mul_ps(_mm256_cvtepi32_ps(number), _mm256_set1_ps(0x1p-10f));
     __m256 is_low = _mm256_castsi256_ps(_mm256_cmpgt_epi32(least_normal, number));
     __m256 d = _mm256_blendv_ps(_mm256_castsi256_ps(normal), low, is_low);
-    return _mm256_andnot_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(bytes, nan)), d);
+    return _mm256_andnot_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(bytes, seven_bits)), d);
 }
 
 FORCE_INLINE bool has_byte_d(enum tensor_format f)
@@ -118,14 +118,9 @@ FORCE_INLINE __m128 four_d(enum tensor_format f, const uint8_t *block, uint64_t 
         for (int r = 0; r < 4; r++) bytes |= (uint32_t)block[(uint64_t)r * stride] << 8 * r;
         return _mm256_castps256_ps128(d_of_bytes(f, _mm256_cvtepu8_epi32(_mm_cvtsi32_si128((int)bytes))));
     }
-    __m128 stored;
-    if (f == FORMAT_IQ1_M) {
-        uint64_t bits = 0;
-        for (int r = 0; r < 4; r++) bits |= (uint64_t)iq1_m_scale(block + (uint64_t)r * stride) << 16 * r;
-        stored = _mm_cvtph_ps(_mm_cvtsi64_si128((long long)bits));
-    } else {
-        stored = four_halves(block + scale_at(f), stride);
-    }
+    uint64_t bits = 0;
+    for (int r = 0; r < 4; r++) bits |= (uint64_t)scale_bits(f, block + (uint64_t)r * stride) << 16 * r;
+    __m128 stored = _mm_cvtph_ps(_mm_cvtsi64_si128((long long)bits));
     return whole_unit(f) == 1 ? stored : _mm_mul_ps(stored, _mm_set1_ps(1 / whole_unit(f)));
 }
 

@@ -24,7 +24,7 @@ const char *afmoe_version_string(void)
 
 #ifdef AFMOE_HAVE_X86
 #ifdef AFMOE_HAVE_AVX512
-#define X86 "avx2 avxvnni avx512 avx512icl "
+#define X86 "avx2 avxvnni avx512 avx512icl avx512bf16 "
 #else
 #define X86 "avx2 "
 #endif

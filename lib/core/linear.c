@@ -115,9 +115,10 @@ uint64_t afmoe__linear_scratch_bytes(const struct kernels *kernels, enum precisi
 {
     uint64_t most = 0;
     struct unit_scratch scratch;
-    for (int p = 0; p <= (int)precision; p++) /* EXACT jobs too */
+    const enum precision used[] = {PRECISION_EXACT, precision}; /* there are exact jobs in any */
+    for (int i = 0; i < 2; i++)
         for (int f = 0; f < N_FORMATS; f++) {
-            uint64_t bytes = kernels->product[p][f].panel_scratch_bytes(n_columns);
+            uint64_t bytes = kernels->product[used[i]][f].panel_scratch_bytes(n_columns);
             if (bytes > most) most = bytes;
         }
     return lay_out(&scratch, NULL, n_tokens, most);

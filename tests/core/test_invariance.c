@@ -231,6 +231,7 @@ static void whole_numbers(void **state)
         if (shared_path(path, sizeof path, name, "invariance of precision FAST")) check_fast(path);
     }
     check_fast(getenv("AFMOE_TEST_MODEL"));
+    check_fast(data_path(path, sizeof path, "bf16")); /* has products of its own at AVX-512 BF16 */
 }
 
 static void long_sequence(void **state)

@@ -705,6 +705,15 @@ static void check_product(const struct kernels *k, const struct product_case *c,
     }
 }
 
+/* What lies between the rows of two tokens is not written. */
+static void check_gaps(const struct product_case *c, const float *many)
+{
+    for (uint64_t t = 0; t + 1 < c->n_tokens; t++) {
+        const uint8_t *gap = (const uint8_t *)(many + t * c->out_stride + c->n_rows);
+        for (size_t i = 0; i < (c->out_stride - c->n_rows) * sizeof(float); i++) assert_int_equal(gap[i], POISON);
+    }
+}
+
 static void check_case(const struct kernels *k, const struct product_case *c)
 {
     const struct product_kernels *p = &k->product[PRECISION_EXACT][c->format];
@@ -712,7 +721,8 @@ static void check_case(const struct kernels *k, const struct product_case *c)
     size_t row_out_bytes = c->n_rows * sizeof(float);
     float *many = poisoned_place(&out_memory[0], out_floats * sizeof *many);
     void *scratch = guarded_place(&in[2], (p->panel_scratch_bytes(c->n_columns) + 63) / 64 * 64);
-    p->panel(many, c->out_stride, c->tokens, c->n_tokens, c->rows, c->row_bytes, c->n_rows, c->n_columns, NULL, scratch);
+    p->panel(many, c->out_stride, c->tokens, c->n_tokens, c->rows, c->row_bytes, c->n_rows, c->n_columns, NULL,
+             scratch);
     assert_true(poison_whole(&out_memory[0], out_floats * sizeof *many));
     for (uint64_t t = 0; t < c->n_tokens; t++) {
         float *one = poisoned_place(&out_memory[1], row_out_bytes);
@@ -720,17 +730,16 @@ static void check_case(const struct kernels *k, const struct product_case *c)
         assert_true(poison_whole(&out_memory[1], row_out_bytes));
         assert_true(same_bits(one, many + t * c->out_stride, row_out_bytes));
         check_product(k, c, t, one);
-        const uint8_t *gap = (const uint8_t *)(many + t * c->out_stride + c->n_rows);
-        for (size_t i = 0; t + 1 < c->n_tokens && i < (c->out_stride - c->n_rows) * sizeof(float); i++)
-            assert_int_equal(gap[i], POISON);
     }
+    check_gaps(c, many);
     /* a row alone, a token alone: the same bits */
     if (!c->n_rows || !c->n_tokens) return;
     uint64_t r = below((uint32_t)c->n_rows), t = below((uint32_t)c->n_tokens);
     float alone[2];
     const float *x = c->x + t * c->x_stride;
     p->one_token(&alone[0], x, c->rows + r * c->row_bytes, c->row_bytes, 1, c->n_columns, NULL);
-    p->panel(&alone[1], 1, &c->tokens[t], 1, c->rows + r * c->row_bytes, c->row_bytes, 1, c->n_columns, c->rows, scratch);
+    p->panel(&alone[1], 1, &c->tokens[t], 1, c->rows + r * c->row_bytes, c->row_bytes, 1, c->n_columns, c->rows,
+             scratch);
     assert_true(same_bits(&alone[0], many + t * c->out_stride + r, sizeof(float)));
     assert_true(same_bits(&alone[1], many + t * c->out_stride + r, sizeof(float)));
     float *decoded = poisoned_place(&out_memory[1], c->n_columns * sizeof *decoded);
@@ -771,41 +780,60 @@ static void test_products(void **state)
         }
 }
 
-/* An infinity or NaN in a weight or an activation reaches its own output and no other. */
+/* An infinity in a weight and a NaN in an activation reach their own outputs and no others. */
+static void check_not_finite(const struct kernels *k, enum precision precision, enum tensor_format format)
+{
+    enum { N = 256, ROWS = 9, TOKENS = 4 };
+    static uint16_t rounded[TOKENS][N];
+    struct product_case c = {.format = format, .n_columns = N, .n_rows = ROWS, .n_tokens = TOKENS};
+    const struct product_kernels *p = &k->product[precision][format];
+    float values[ROWS * N], out[TOKENS][ROWS];
+    c.values = values;
+    make_case(&c, PLAIN);
+    uint64_t bad_row = below(ROWS), bad_token = below(TOKENS), column = below(N);
+    uint16_t h = format == FORMAT_BF16 ? 0x7f80 : 0x7c00;
+    float inf = INFINITY, nan = NAN;
+    uint8_t *row = c.rows + bad_row * c.row_bytes;
+    uint64_t at = format_row_bytes(format, column - column % afmoe__format_traits[format].block_elements);
+    if (format == FORMAT_F32) memcpy(row + at, &inf, sizeof inf);
+    else if (format <= FORMAT_BF16) memcpy(row + at, &h, sizeof h);
+    else if (!set_half(format, row + at, 0, h)) return; /* MXFP4, NVFP4: no infinity to write */
+    memcpy(c.x + bad_token * c.x_stride + column, &nan, sizeof nan);
+    for (uint64_t t = 0; t < TOKENS && p->activation == ACTIVATION_BF16; t++) {
+        k->prepare[ACTIVATION_BF16](rounded[t], c.x + t * c.x_stride, N);
+        c.tokens[t] = rounded[t];
+    }
+    void *scratch = guarded_place(&in[2], (p->panel_scratch_bytes(N) + 63) / 64 * 64);
+    p->panel(out[0], ROWS, c.tokens, TOKENS, c.rows, c.row_bytes, ROWS, N, NULL, scratch);
+    for (uint64_t t = 0; t < TOKENS; t++)
+        for (uint64_t r = 0; r < ROWS; r++) {
+            if (t == bad_token) assert_true(isnan(out[t][r]));
+            if (t != bad_token) assert_true(!isfinite(out[t][r]) == (r == bad_row));
+        }
+}
+
 static void test_products_not_finite(void **state)
 {
     (void)state;
-    enum { N = 256, ROWS = 9, TOKENS = 4 };
     for (int l = 0; l < n_levels; l++)
-        for (int format = 0; format < N_FORMATS; format++)
-            for (int trial = 0; trial < 50; trial++) {
-                struct product_case c = {.format = format, .n_columns = N, .n_rows = ROWS, .n_tokens = TOKENS};
-                float values[ROWS * N], out[TOKENS][ROWS];
-                c.values = values;
-                make_case(&c, PLAIN);
-                uint64_t bad_row = below(ROWS), bad_token = below(TOKENS), column = below(N);
-                uint16_t h = format == FORMAT_BF16 ? 0x7f80 : 0x7c00;
-                float inf = INFINITY, nan = NAN;
-                uint8_t *row = c.rows + bad_row * c.row_bytes;
-                uint64_t at = format_row_bytes(format, column - column % afmoe__format_traits[format].block_elements);
-                if (format == FORMAT_F32) memcpy(row + at, &inf, sizeof inf);
-                else if (format <= FORMAT_BF16) memcpy(row + at, &h, sizeof h);
-                else if (!set_half(format, row + at, 0, h)) break; /* MXFP4, NVFP4: no infinity to write */
-                memcpy(c.x + bad_token * c.x_stride + column, &nan, sizeof nan);
-                const struct product_kernels *p = &levels[l].product[PRECISION_EXACT][format];
-                void *scratch = guarded_place(&in[2], (p->panel_scratch_bytes(N) + 63) / 64 * 64);
-                p->panel(out[0], ROWS, c.tokens, TOKENS, c.rows, c.row_bytes, ROWS, N, NULL, scratch);
-                for (uint64_t t = 0; t < TOKENS; t++)
-                    for (uint64_t r = 0; r < ROWS; r++) {
-                        if (t == bad_token) assert_true(isnan(out[t][r]));
-                        if (t != bad_token) assert_true(!isfinite(out[t][r]) == (r == bad_row));
-                    }
-            }
+        for (int trial = 0; trial < 50; trial++) {
+            for (int format = 0; format < N_FORMATS; format++) check_not_finite(&levels[l], PRECISION_EXACT, format);
+            check_not_finite(&levels[l], PRECISION_FAST, FORMAT_BF16);
+        }
 }
 
 /* ---- Whole numbers ---- */
 
 enum { MAX_WHOLE_COLUMNS = 2048, MAX_WHOLE_ROWS = 40, MAX_WHOLE_TOKENS = 11 };
+
+static void check_sums(const int16_t *sums, int n_each, const int8_t *bytes, uint64_t n)
+{
+    for (uint64_t k = 0; k < n; k += (uint64_t)n_each) {
+        int sum = 0;
+        for (int i = 0; i < n_each; i++) sum += bytes[k + (uint64_t)i];
+        assert_int_equal(sums[k / (uint64_t)n_each], sum);
+    }
+}
 
 /* All levels, every kind: the bits of the reference; the reference: what activations.h says. */
 static void check_prepared(enum activation_kind kind, const float *x, uint64_t n)
@@ -814,11 +842,15 @@ static void check_prepared(enum activation_kind kind, const float *x, uint64_t n
     uint8_t *want = guarded_place(&in[2], bytes);
     memset(want, 0, bytes);
     levels[0].prepare[kind](want, x, n);
+    const int8_t *numbers = (const int8_t *)want + activation_int8(kind, n);
+    check_sums((const int16_t *)(const void *)(want + activation_sum32(kind, n)), 32, numbers, n);
+    check_sums((const int16_t *)(const void *)(want + activation_sum16(kind, n)), 16, numbers, n);
     for (uint64_t k = 0; k < n; k++) {
         double max = 0;
         for (uint64_t i = k / group * group; i < (k / group + 1) * group; i++) max = fmax(max, fabs((double)x[i]));
         float d = ((float *)(void *)(want + activation_d(kind, n)))[k / group];
         int q = activation_q_bytes(kind) == 2 ? ((int16_t *)(void *)want)[k] : ((int8_t *)want)[k];
+        assert_int_equal(q, numbers[k]);
         if (max < ACTIVATION_MIN) {
             assert_true(d == 0 && q == 0);
             continue;
@@ -924,6 +956,7 @@ static void run_whole_case(enum tensor_format format, uint64_t n_columns, uint64
         float *many = poisoned_place(&out_memory[0], out_floats * sizeof *many);
         p->panel(many, c.out_stride, x, n_tokens, c.rows, c.row_bytes, n_rows, n_columns, NULL, scratch);
         assert_true(poison_whole(&out_memory[0], out_floats * sizeof *many));
+        check_gaps(&c, many);
         for (uint64_t t = 0; t < n_tokens; t++) {
             float *one = poisoned_place(&out_memory[1], n_rows * sizeof *one);
             p->one_token(one, x[t], c.rows, c.row_bytes, n_rows, n_columns, c.rows);
@@ -955,6 +988,32 @@ static void test_whole_products(void **state)
         for (uint64_t n_rows = 0; n_rows <= MAX_WHOLE_ROWS; n_rows += 1 + n_rows / 9)
             for (uint64_t n_tokens = 0; n_tokens <= MAX_WHOLE_TOKENS; n_tokens++)
                 run_whole_case(format, block * (1 + below(2)), n_rows, n_tokens, PLAIN);
+    }
+}
+
+/* Every byte as the scale of a block: MXFP4 and NVFP4, whose scales are made by arithmetic of their own. */
+static void test_byte_scales(void **state)
+{
+    static const enum tensor_format formats[] = {FORMAT_MXFP4, FORMAT_NVFP4};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const uint64_t n = afmoe__format_traits[formats[i]].block_elements;
+        const uint64_t bytes = afmoe__format_traits[formats[i]].block_bytes;
+        uint8_t *rows = guarded_place(&in[0], 256 * bytes);
+        float *x = place_floats(&in[1], n, PLAIN), want[256], got[2][256];
+        for (uint64_t b = 0; b < 256 * bytes; b++) rows[b] = (uint8_t)random32();
+        for (int b = 0; b < 256; b++)
+            memset(rows + (uint64_t)b * bytes, b, formats[i] == FORMAT_MXFP4 ? 1 : 4); /* all of a block the same */
+        for (int l = 0; l < n_levels; l++) {
+            const struct product_kernels *p = &levels[l].product[PRECISION_FAST][formats[i]];
+            const void *token = prepare_token(&levels[l], p->activation, x, n, 0), *tokens[] = {token, token};
+            void *scratch = guarded_place(&in[2], (p->panel_scratch_bytes(n) + 63) / 64 * 64);
+            if (l == 0) p->one_token(want, token, rows, bytes, 256, n, NULL);
+            p->one_token(got[0], token, rows, bytes, 256, n, NULL);
+            assert_true(same_bits(got[0], want, sizeof want));
+            p->panel(got[0], 256, tokens, 2, rows, bytes, 256, n, NULL, scratch);
+            assert_true(same_bits(got[0], want, sizeof want) && same_bits(got[1], want, sizeof want));
+        }
     }
 }
 
@@ -1007,8 +1066,8 @@ static void test_prepare_bf16(void **state)
 
 enum { MAX_BF16_TOKENS = 20 };
 
-/* Against the sum in double; each of n products and additions errs by at most U of what the terms add up to, and numbers
- * below 2^-126 may count as zero. */
+/* Against the sum in double; each of n products and additions errs by at most U of what the terms add up to, and
+ * numbers below 2^-126 may count as zero. */
 static void run_bf16_case(const struct kernels *k, uint64_t n_columns, uint64_t n_rows, uint64_t n_tokens,
                           enum kind kind)
 {
@@ -1028,6 +1087,7 @@ static void run_bf16_case(const struct kernels *k, uint64_t n_columns, uint64_t 
     float *many = poisoned_place(&out_memory[0], out_floats * sizeof *many);
     p->panel(many, c.out_stride, tokens, n_tokens, c.rows, c.row_bytes, n_rows, n_columns, NULL, scratch);
     assert_true(poison_whole(&out_memory[0], out_floats * sizeof *many));
+    check_gaps(&c, many);
     for (uint64_t t = 0; t < n_tokens; t++) {
         float *one = poisoned_place(&out_memory[1], n_rows * sizeof *one);
         p->one_token(one, tokens[t], c.rows, c.row_bytes, n_rows, n_columns, c.rows);
@@ -1040,8 +1100,8 @@ static void run_bf16_case(const struct kernels *k, uint64_t n_columns, uint64_t 
                 want += term;
                 size += fabs(term);
             }
-            expect_near(one[r], want, size * (double)(n_columns + 4) * U + (double)n_columns * 0x1p-124, "bf16", 0,
-                        n_columns, r);
+            expect_near(one[r], want, size * (double)(n_columns + 4) * U + (double)n_columns * 0x1p-124, "bf16",
+                        k->level, n_columns, r);
         }
     }
     free(c.values);
@@ -1050,8 +1110,10 @@ static void run_bf16_case(const struct kernels *k, uint64_t n_columns, uint64_t 
 static void test_bf16_products(void **state)
 {
     (void)state;
+    bool found = false;
     for (int l = 0; l < n_levels; l++) {
         if (levels[l].product[PRECISION_FAST][FORMAT_BF16].activation != ACTIVATION_BF16) continue;
+        found = true;
         for (uint64_t n = 0; n <= 70; n++)
             for (int kind = 0; kind < N_KINDS; kind++)
                 run_bf16_case(&levels[l], n, 1 + below(9), 1 + below(MAX_BF16_TOKENS), kind);
@@ -1060,6 +1122,7 @@ static void test_bf16_products(void **state)
                 run_bf16_case(&levels[l], 64 + below(2), n_rows, n_tokens, PLAIN);
         run_bf16_case(&levels[l], 4096, 9, 4, PLAIN);
     }
+    if (!found) skip();
 }
 
 /* ---- Attention ---- */
@@ -1426,8 +1489,9 @@ static void find_levels(void)
         if (k.level == level) levels[n_levels++] = k;
     }
     if (cpu < AFMOE_CPU_AVX2) print_message("skipped: level avx2 (this CPU lacks it)\n");
-    if (cpu < AFMOE_CPU_AVX512 && !add_emulated_levels())
-        print_message("skipped: level avx512 and those above it (this CPU lacks them)\n");
+    if (cpu >= AFMOE_CPU_AVX512 || !add_emulated_levels())
+        for (int32_t level = cpu < AFMOE_CPU_AVX2 ? AFMOE_CPU_AVXVNNI : cpu + 1; level <= AFMOE_CPU_AVX512BF16; level++)
+            print_message("skipped: level %s (this CPU lacks it)\n", afmoe__cpu_level_name(level));
 }
 
 int main(int argc, char **argv)
@@ -1460,6 +1524,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_prepare),
         cmocka_unit_test(test_prepare_not_finite),
         cmocka_unit_test(test_whole_products),
+        cmocka_unit_test(test_byte_scales),
         cmocka_unit_test(test_whole_products_not_finite),
         cmocka_unit_test(test_prepare_bf16),
         cmocka_unit_test(test_bf16_products),
