@@ -431,7 +431,7 @@ FORCE_INLINE uint64_t few_tokens_of(enum tensor_format f, enum activation_kind k
     static bool few_tokens_##name(float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens,            \
                                   const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,           \
                                   const void *next)                                                                    \
-    {
+    {                                                                                                                  \
         const uint64_t most = few_tokens_of(format, level_kind(format, kind), elements);                               \
         if (n_tokens == 0) return true;                                                                                \
         if (n_tokens == 2 && most >= 2) return FEW_OF(format, kind, elements, bytes, 2), true;                         \
