@@ -290,7 +290,7 @@ static void test_large_model(void **state)
     (void)state;
     const char *path = large_path();
     /* Few tokens where nothing is measured: only the numbers are compared with each other. */
-    uint64_t n_tokens = MEASURABLE ? MAX_TOKENS : 700;
+    uint64_t n_tokens = MEASURABLE ? MAX_TOKENS : 300;
     for (int32_t load = AFMOE_LOAD_MAP; load <= AFMOE_LOAD_READ; load++)
         check_usage(&(struct usage){.path = path, .load = load, .n_threads = 2, .cells = AFMOE_CELLS_F32,
                                     .chunk_tokens = 256, .n_sessions = 2, .n_tokens = n_tokens});

@@ -1465,11 +1465,10 @@ static bool add_emulated_levels(void)
     afmoe__kernels_avxvnni_by_simde(&levels[n_levels++]);
     afmoe__kernels_avx512_by_simde(&k);
     levels[n_levels++] = k;
-    afmoe__kernels_avx512icl_by_simde(&k);
-    levels[n_levels++] = k;
+    afmoe__kernels_avx512icl_by_simde(&k); /* avx512bf16 has all of it */
     afmoe__kernels_avx512bf16_by_simde(&k);
     levels[n_levels++] = k;
-    print_message("levels avxvnni, avx512, avx512icl and avx512bf16 are emulated\n");
+    print_message("levels avxvnni, avx512 and avx512bf16 are emulated\n");
     return true;
 }
 #else
