@@ -85,7 +85,7 @@ class Ours:
 class Peer:
     def __init__(self, a, path):
         import peer_engines
-        options = argparse.Namespace(threads=a.threads, flash=a.flash, ubatch=512)
+        options = argparse.Namespace(threads=a.threads, flash=a.flash, ubatch=512, repack="on")
         self.engine = peer_engines.LlamaCpp(path, options)
         self.engine.start(512, 1)
 

@@ -61,7 +61,7 @@ class LlamaCpp:
         parameters = llama_cpp.llama_model_default_params()
         parameters.n_gpu_layers = 0
         parameters.load_mode = llama_cpp.LLAMA_LOAD_MODE_MMAP
-        parameters.use_extra_bufts = getattr(options, "repack", "on") == "on"
+        parameters.use_extra_bufts = options.repack == "on"
         self.model = llama_cpp.llama_model_load_from_file(path.encode(), parameters)
         if not self.model:
             raise RuntimeError("llama.cpp: " + "".join(self.log[-3:]))

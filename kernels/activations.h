@@ -62,17 +62,23 @@ static inline uint64_t activation_sum16(enum activation_kind kind, uint64_t n)
     return activation_sum32(kind, n) + n / 32 * sizeof(int16_t);
 }
 
+static inline uint64_t activation_sums_end(enum activation_kind kind, uint64_t n)
+{
+    return activation_sum16(kind, n) + n / 16 * sizeof(int16_t);
+}
+
+/* The int8, which are q itself or its copy. */
 static inline uint64_t activation_int8(enum activation_kind kind, uint64_t n)
 {
-    return activation_q_bytes(kind) == 1 ? 0 : activation_sum16(kind, n) + n / 16 * sizeof(int16_t);
+    return activation_q_bytes(kind) == 1 ? 0 : activation_sums_end(kind, n);
 }
 
 static inline uint64_t activation_bytes(enum activation_kind kind, uint64_t n)
 {
-    uint64_t bytes = kind == ACTIVATION_F32          ? n * sizeof(float)
-                     : kind == ACTIVATION_BF16       ? n * sizeof(uint16_t)
-                     : activation_q_bytes(kind) == 1 ? activation_sum16(kind, n) + n / 16 * sizeof(int16_t)
-                                                     : activation_int8(kind, n) + n;
+    uint64_t copy = activation_q_bytes(kind) == 1 ? 0 : n;
+    uint64_t bytes = kind == ACTIVATION_F32    ? n * sizeof(float)
+                     : kind == ACTIVATION_BF16 ? n * sizeof(uint16_t)
+                                               : activation_sums_end(kind, n) + copy;
     return (bytes + ACTIVATION_ALIGN - 1) / ACTIVATION_ALIGN * ACTIVATION_ALIGN;
 }
 

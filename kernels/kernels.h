@@ -153,9 +153,9 @@ static inline void set_float_product(struct kernels *k, enum tensor_format forma
 /* Rows of each floor's own file, called by afmoe__kernels_select in rising order of level. */
 void afmoe__kernels_ref(struct kernels *k);
 void afmoe__kernels_avx2(struct kernels *k);
-void afmoe__kernels_avxvnni(struct kernels *k);   /* on the AVX2 table */
-void afmoe__kernels_avx512(struct kernels *k);    /* on the AVX2 table */
-void afmoe__kernels_avx512icl(struct kernels *k); /* on the AVX-512 table */
+void afmoe__kernels_avxvnni(struct kernels *k);    /* on the AVX2 table */
+void afmoe__kernels_avx512(struct kernels *k);     /* on the AVX2 table */
+void afmoe__kernels_avx512icl(struct kernels *k);  /* on the AVX-512 table */
 void afmoe__kernels_avx512bf16(struct kernels *k); /* on the AVX-512 ICL table */
 
 #endif

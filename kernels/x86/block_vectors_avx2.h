@@ -22,8 +22,16 @@ struct block_scales {
 
 FORCE_INLINE int scales_in_unit(enum tensor_format f)
 {
-    if (is_grid(f)) return 32 / grid_values_of_scale(f);
-    return f == FORMAT_Q2_K || f == FORMAT_Q3_K || f == FORMAT_Q6_K || f == FORMAT_NVFP4 ? 2 : 1;
+    switch (f) {
+    case FORMAT_Q2_K:
+    case FORMAT_Q3_K:
+    case FORMAT_Q6_K:
+    case FORMAT_IQ1_M:
+    case FORMAT_IQ2_XS:
+    case FORMAT_IQ2_S:
+    case FORMAT_NVFP4: return 2;
+    default: return 1;
+    }
 }
 
 FORCE_INLINE float half_at(const uint8_t *p)
@@ -49,7 +57,7 @@ FORCE_INLINE __m256i eight_unsigned(uint64_t bytes)
 
 FORCE_INLINE __m256i eight_signed(const uint8_t *p)
 {
-    return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+    return _mm256_cvtepi8_epi32(load_8_bytes(p));
 }
 
 /* scale_and_min of decode.h for all eight sub-blocks, one byte each */

@@ -32,16 +32,10 @@ FORCE_INLINE bool is_grid(enum tensor_format f)
     return is_iq1(f) || is_iq2(f) || is_iq3(f) || f == FORMAT_TQ1_0;
 }
 
-/* Large enough that no byte is negative, and a power of two: tiles shift by it. */
+/* Large enough that no byte is negative. */
 FORCE_INLINE int grid_zero(enum tensor_format f)
 {
     return f == FORMAT_TQ1_0 ? 1 : is_iq1(f) || f == FORMAT_IQ3_S ? 16 : 64;
-}
-
-/* Values under one scale. */
-FORCE_INLINE int grid_values_of_scale(enum tensor_format f)
-{
-    return f == FORMAT_IQ1_M || f == FORMAT_IQ2_XS || f == FORMAT_IQ2_S ? 16 : 32;
 }
 
 /* ---- Signs of a block ---- */
@@ -149,8 +143,8 @@ FORCE_INLINE __m128i grid_scales(enum tensor_format f, const uint8_t *block)
         break;
     }
     case FORMAT_IQ1_M: s = iq1_m_scales(block); break;
-    case FORMAT_IQ2_XS: s = nibbles_in_order(_mm_loadl_epi64((const __m128i *)(const void *)(block + 66))); break;
-    case FORMAT_IQ2_S: s = nibbles_in_order(_mm_loadl_epi64((const __m128i *)(const void *)(block + 74))); break;
+    case FORMAT_IQ2_XS: s = nibbles_in_order(load_8_bytes(block + 66)); break;
+    case FORMAT_IQ2_S: s = nibbles_in_order(load_8_bytes(block + 74)); break;
     case FORMAT_IQ3_S: s = nibbles_in_order(_mm_cvtsi32_si128((int)u32_at(block + 106))); break;
     case FORMAT_TQ1_0: return _mm_set1_epi8(1);
     default: s = eight_bytes(_mm256_srli_epi32(signs_and_scales(f, block), 28));

@@ -50,7 +50,7 @@ FORCE_INLINE __m256 q8_0_scale(const uint8_t *block)
 /* Values 8i..8i+7 of a block. */
 FORCE_INLINE __m256 q8_0_values(const uint8_t *block, __m256 d, int i)
 {
-    __m128i q = _mm_loadl_epi64((const __m128i *)(const void *)(block + 2 + 8 * i));
+    __m128i q = load_8_bytes(block + 2 + 8 * i);
     return _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q)));
 }
 

@@ -8,6 +8,12 @@
 
 #define FORCE_INLINE static inline __attribute__((always_inline))
 
+/* The other half is zero. */
+FORCE_INLINE __m128i load_8_bytes(const void *p)
+{
+    return _mm_loadl_epi64((const __m128i *)p);
+}
+
 FORCE_INLINE __m128i load_16_bytes(const void *p)
 {
     return _mm_loadu_si128((const __m128i *)p);

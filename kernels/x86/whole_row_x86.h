@@ -17,12 +17,6 @@ enum { AHEAD_BYTES = 4 << 10 }; /* 2 KB and 8 KB were slower (Zen 3, two threads
 
 enum { GROUP = 4, FEW_TOKENS = 4 }; /* rows side by side, and tokens at most */
 
-/* What is to be taken from the numbers of a format at this level; signed numbers are made bytes for the dot product. */
-FORCE_INLINE int level_zero(enum tensor_format f)
-{
-    return HAS_DOT && is_signed(f) ? 128 : zero_of(f);
-}
-
 FORCE_INLINE enum activation_kind level_kind(enum tensor_format f, enum activation_kind kind)
 {
     if (!HAS_DOT || !is_signed(f)) return kind;
@@ -406,8 +400,8 @@ FORCE_INLINE void few_tokens(enum tensor_format f, enum activation_kind kind, co
 }
 
 /* Up to how many tokens this is faster than a panel (measured with AVX2, Zen 3). Wider vectors and a dot product of
- * bytes help panels more: that is arithmetic, not measured. Grid formats would gain a quarter with four tokens, but
- * half of the code here would be theirs. */
+ * bytes help panels more: that is arithmetic, not measured. Grid formats would gain up to a quarter with four tokens,
+ * for a quarter more of code. */
 FORCE_INLINE uint64_t few_tokens_of(enum tensor_format f, enum activation_kind kind, const int elements)
 {
     if (kind == ACTIVATION_INT8_32 || is_grid(f)) return 1;

@@ -29,7 +29,7 @@ FORCE_INLINE enum family family_of(enum activation_kind kind)
 struct tile_bytes_256 {
     uint8_t numbers[64][ROWS][4];
     int16_t scales[16][ROWS][2]; /* twice the same */
-    int16_t mins[8][ROWS][2];    /* of two neighbours; zero_of times the scales for formats without minima */
+    int16_t mins[8][ROWS][2];    /* of two neighbours; level_zero times the scales for formats without minima */
     float d[ROWS], dmin[ROWS];
 };
 
@@ -82,7 +82,7 @@ FORCE_INLINE __m256 eight_d(enum tensor_format f, const uint8_t *const rows[HALF
     if (has_byte_d(f)) {
         uint8_t bytes[HALF];
         for (int r = 0; r < HALF; r++) bytes[r] = rows[r][part];
-        return d_of_bytes(f, _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)bytes)));
+        return d_of_bytes(f, _mm256_cvtepu8_epi32(load_8_bytes(bytes)));
     }
     uint16_t h[HALF];
     for (int r = 0; r < HALF; r++) h[r] = scale_bits(f, rows[r]);
@@ -139,7 +139,7 @@ FORCE_INLINE __m256i group_numbers(enum tensor_format f, const __m256i dwords[MA
     }
 }
 
-/* Bytes i and j of every dword as two words: as they are, or signed and times 2^shift. */
+/* Bytes i and j of every dword as two words: as they are, or signed. */
 FORCE_INLINE __m256i two_words(__m256i dwords, int i, int j)
 {
     return _mm256_shuffle_epi8(dwords, IN_BOTH_HALVES((char)i, -1, (char)j, -1, (char)(i + 4), -1, (char)(j + 4), -1,
@@ -147,9 +147,9 @@ FORCE_INLINE __m256i two_words(__m256i dwords, int i, int j)
                                                       (char)(j + 12), -1));
 }
 
-FORCE_INLINE __m256i two_signed_words(__m256i dwords, int i, int j, int shift)
+FORCE_INLINE __m256i two_signed_words(__m256i dwords, int i, int j)
 {
-    return _mm256_srai_epi16(_mm256_slli_epi16(two_words(dwords, i, j), 8), 8 - shift);
+    return _mm256_srai_epi16(_mm256_slli_epi16(two_words(dwords, i, j), 8), 8);
 }
 
 /* The scales of eight rows as bytes, four in every dword: as scale_words has them for one row. And the minima. */
@@ -202,9 +202,9 @@ FORCE_INLINE void scale_bytes(enum tensor_format f, __m256i scales[4], __m256i m
 FORCE_INLINE void put_scales(enum tensor_format f, struct tile_bytes_256 *tile, int h, const uint8_t *const rows[HALF])
 {
     const int n = 256 / values_of_scale(f);
-    const int shift = f == FORMAT_IQ4_XS ? 7 : __builtin_ctz((unsigned)zero_of(f) | 256); /* level_zero is 2^shift */
+    const __m256i zero = _mm256_set1_epi16((short)level_zero(f));
     __m256i scales[4], mins[4];
-    if (is_ternary(f)) { /* one, and so is zero_of */
+    if (is_ternary(f)) { /* one, and so is level_zero */
         for (int j = 0; j < n; j++) store_32_bytes(tile->scales[j][h], _mm256_set1_epi16(1));
         for (int j = 0; j < n / 2; j++) store_32_bytes(tile->mins[j][h], _mm256_set1_epi16(1));
         return;
@@ -212,10 +212,12 @@ FORCE_INLINE void put_scales(enum tensor_format f, struct tile_bytes_256 *tile, 
     scale_bytes(f, scales, mins, rows);
     for (int j = 0; j < n; j++)
         store_32_bytes(tile->scales[j][h], has_min(f) ? two_words(scales[j / 4], j % 4, j % 4)
-                                               : two_signed_words(scales[j / 4], j % 4, j % 4, 0));
-    for (int j = 0; j < n; j += 2)
-        store_32_bytes(tile->mins[j / 2][h], has_min(f) ? two_words(mins[j / 4], j % 4, j % 4 + 1)
-                                                 : two_signed_words(scales[j / 4], j % 4, j % 4 + 1, shift));
+                                               : two_signed_words(scales[j / 4], j % 4, j % 4));
+    for (int j = 0; j < n; j += 2) {
+        __m256i two = has_min(f) ? two_words(mins[j / 4], j % 4, j % 4 + 1)
+                                 : _mm256_mullo_epi16(two_signed_words(scales[j / 4], j % 4, j % 4 + 1), zero);
+        store_32_bytes(tile->mins[j / 2][h], two);
+    }
 }
 
 /* Numbers of eight rows from row h of the tile on, row by row before they are transposed. */
@@ -360,8 +362,8 @@ FORCE_INLINE void decode_words_32(enum tensor_format f, struct tile_words_32 *ti
         if (f == FORMAT_Q8_0) transpose4(dwords + 4, rows + h, 18);
         for (int g = 0; g < 8; g++) {
             __m256i q = f == FORMAT_Q8_0 ? dwords[g] : look_up(iq4_values, shifted_bytes(dwords[g % 4], g / 4 * 4, 15));
-            store_32_bytes(tile->numbers[2 * g][h], two_signed_words(q, 0, 1, 0));
-            store_32_bytes(tile->numbers[2 * g + 1][h], two_signed_words(q, 2, 3, 0));
+            store_32_bytes(tile->numbers[2 * g][h], two_signed_words(q, 0, 1));
+            store_32_bytes(tile->numbers[2 * g + 1][h], two_signed_words(q, 2, 3));
         }
         _mm256_store_ps(tile->d + h, eight_d(f, rows + h, 0));
     }

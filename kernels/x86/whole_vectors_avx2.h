@@ -1,6 +1,6 @@
 /* Scales and minima of a block as whole numbers, and sums of integer vectors: what the products of
- * ref/whole_product_ref.c are made of at AVX2. Every function is folded for a constant format. Static only: it is
- * compiled with the flags of its level. */
+ * ref/whole_product_ref.c are made of at AVX2; the file that includes it first says HAS_DOT (whole_avx2.c). Every
+ * function is folded for a constant format. Static only: it is compiled with the flags of its level. */
 #ifndef AFMOE_KERNELS_WHOLE_VECTORS_AVX2_H
 #define AFMOE_KERNELS_WHOLE_VECTORS_AVX2_H
 
@@ -21,8 +21,7 @@
 /* Bytes under one scale inside a block of 256. */
 FORCE_INLINE int values_of_scale(enum tensor_format f)
 {
-    if (is_grid(f)) return grid_values_of_scale(f);
-    return f == FORMAT_Q2_K || f == FORMAT_Q3_K || f == FORMAT_Q6_K ? 16 : 32;
+    return UNIT / scales_in_unit(f);
 }
 
 FORCE_INLINE bool is_ternary(enum tensor_format f)
@@ -33,6 +32,12 @@ FORCE_INLINE bool is_ternary(enum tensor_format f)
 FORCE_INLINE bool is_signed(enum tensor_format f)
 {
     return f == FORMAT_IQ4_NL || f == FORMAT_IQ4_XS || f == FORMAT_Q8_0;
+}
+
+/* What is to be taken from the numbers of a format at this level; signed numbers are made bytes for the dot product. */
+FORCE_INLINE int level_zero(enum tensor_format f)
+{
+    return HAS_DOT && is_signed(f) ? 128 : zero_of(f);
 }
 
 /* 16-bit scales of a block of 256, natural order: 8 of them in the low half, or 16; and minima alike. Not of Q4_K and

@@ -157,7 +157,7 @@ FORCE_INLINE wide wide_load_odd_bf16(const uint8_t *p)
 /* WIDE whole numbers of 8 bits as floats */
 FORCE_INLINE wide wide_load_int8(const uint8_t *p)
 {
-    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load_8_bytes(p)));
 }
 
 #endif

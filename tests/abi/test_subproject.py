@@ -27,8 +27,8 @@ class Subproject(unittest.TestCase):
             os.mkdir(os.path.join(host, 'subprojects'))
             os.symlink(ROOT, os.path.join(host, 'subprojects', 'afmoe'))
             build = os.path.join(folder, 'build')
-            # This is about meson's files: as little optimised as compiles quickly (the kernels do not at -O0), and without
-            # the levels that are many.
+            # This is about meson's files: as little optimised as compiles quickly (the kernels do not at -O0), and
+            # without the levels above AVX2.
             for command in ([*MESON, 'setup', '--wrap-mode=nodownload', '-Doptimization=g', '-Dafmoe:avx512=false',
                              build, host],
                             [*MESON, 'compile', '-C', build], [*MESON, 'test', '-C', build, '--no-suite', 'afmoe']):

@@ -670,7 +670,7 @@ struct product_case {
     uint8_t *rows;
     float *values; /* [n_rows][n_columns] */
     float *x;
-    const void *tokens[MAX_CASE_TOKENS]; /* x + t * x_stride */
+    const void *tokens[MAX_CASE_TOKENS]; /* as the product reads them: x + t * x_stride, or what is prepared of it */
 };
 
 static void make_case(struct product_case *c, enum kind kind)
@@ -689,7 +689,10 @@ static void make_case(struct product_case *c, enum kind kind)
     }
 }
 
-static void check_product(const struct kernels *k, const struct product_case *c, uint64_t t, const float *out)
+/* What token t gives against the sum in double: off by at most `roundings` of what the terms add up to, and `lost` for
+ * each of them. */
+static void check_product(const struct kernels *k, const struct product_case *c, uint64_t t, const float *out,
+                          double roundings, double lost)
 {
     const float *x = c->x + t * c->x_stride;
     for (uint64_t r = 0; r < c->n_rows; r++) {
@@ -699,9 +702,8 @@ static void check_product(const struct kernels *k, const struct product_case *c,
             want += term;
             size += fabs(term);
         }
-        double n = (double)c->n_columns;
-        expect_near(out[r], want, size * (n / 8 + 5) * U + n * DENORMAL, afmoe__format_traits[c->format].name, k->level,
-                    c->n_columns, r);
+        expect_near(out[r], want, size * roundings * U + (double)c->n_columns * lost,
+                    afmoe__format_traits[c->format].name, k->level, c->n_columns, r);
     }
 }
 
@@ -714,24 +716,41 @@ static void check_gaps(const struct product_case *c, const float *many)
     }
 }
 
+static void *place_scratch(const struct product_kernels *p, uint64_t n_columns)
+{
+    return guarded_place(&in[2], (p->panel_scratch_bytes(n_columns) + 63) / 64 * 64);
+}
+
+/* The panel of a case, which writes its outputs and nothing else: [n_tokens][out_stride]. */
+static float *run_panel(const struct product_kernels *p, const struct product_case *c)
+{
+    size_t bytes = c->n_tokens ? ((c->n_tokens - 1) * c->out_stride + c->n_rows) * sizeof(float) : 0;
+    float *many = poisoned_place(&out_memory[0], bytes);
+    p->panel(many, c->out_stride, c->tokens, c->n_tokens, c->rows, c->row_bytes, c->n_rows, c->n_columns, NULL,
+             place_scratch(p, c->n_columns));
+    assert_true(poison_whole(&out_memory[0], bytes));
+    check_gaps(c, many);
+    return many;
+}
+
+/* Token t of a case alone, likewise: [n_rows]. */
+static float *run_one_token(const struct product_kernels *p, const struct product_case *c, uint64_t t)
+{
+    float *one = poisoned_place(&out_memory[1], c->n_rows * sizeof *one);
+    p->one_token(one, c->tokens[t], c->rows, c->row_bytes, c->n_rows, c->n_columns, c->rows);
+    assert_true(poison_whole(&out_memory[1], c->n_rows * sizeof *one));
+    return one;
+}
+
 static void check_case(const struct kernels *k, const struct product_case *c)
 {
     const struct product_kernels *p = &k->product[PRECISION_EXACT][c->format];
-    uint64_t out_floats = c->n_tokens ? (c->n_tokens - 1) * c->out_stride + c->n_rows : 0;
-    size_t row_out_bytes = c->n_rows * sizeof(float);
-    float *many = poisoned_place(&out_memory[0], out_floats * sizeof *many);
-    void *scratch = guarded_place(&in[2], (p->panel_scratch_bytes(c->n_columns) + 63) / 64 * 64);
-    p->panel(many, c->out_stride, c->tokens, c->n_tokens, c->rows, c->row_bytes, c->n_rows, c->n_columns, NULL,
-             scratch);
-    assert_true(poison_whole(&out_memory[0], out_floats * sizeof *many));
+    const float *many = run_panel(p, c);
     for (uint64_t t = 0; t < c->n_tokens; t++) {
-        float *one = poisoned_place(&out_memory[1], row_out_bytes);
-        p->one_token(one, c->x + t * c->x_stride, c->rows, c->row_bytes, c->n_rows, c->n_columns, c->rows);
-        assert_true(poison_whole(&out_memory[1], row_out_bytes));
-        assert_true(same_bits(one, many + t * c->out_stride, row_out_bytes));
-        check_product(k, c, t, one);
+        const float *one = run_one_token(p, c, t);
+        assert_true(same_bits(one, many + t * c->out_stride, c->n_rows * sizeof *one));
+        check_product(k, c, t, one, (double)c->n_columns / 8 + 5, DENORMAL);
     }
-    check_gaps(c, many);
     /* a row alone, a token alone: the same bits */
     if (!c->n_rows || !c->n_tokens) return;
     uint64_t r = below((uint32_t)c->n_rows), t = below((uint32_t)c->n_tokens);
@@ -739,7 +758,7 @@ static void check_case(const struct kernels *k, const struct product_case *c)
     const float *x = c->x + t * c->x_stride;
     p->one_token(&alone[0], x, c->rows + r * c->row_bytes, c->row_bytes, 1, c->n_columns, NULL);
     p->panel(&alone[1], 1, &c->tokens[t], 1, c->rows + r * c->row_bytes, c->row_bytes, 1, c->n_columns, c->rows,
-             scratch);
+             place_scratch(p, c->n_columns));
     assert_true(same_bits(&alone[0], many + t * c->out_stride + r, sizeof(float)));
     assert_true(same_bits(&alone[1], many + t * c->out_stride + r, sizeof(float)));
     float *decoded = poisoned_place(&out_memory[1], c->n_columns * sizeof *decoded);
@@ -803,7 +822,7 @@ static void check_not_finite(const struct kernels *k, enum precision precision, 
         k->prepare[ACTIVATION_BF16](rounded[t], c.x + t * c.x_stride, N);
         c.tokens[t] = rounded[t];
     }
-    void *scratch = guarded_place(&in[2], (p->panel_scratch_bytes(N) + 63) / 64 * 64);
+    void *scratch = place_scratch(p, N);
     p->panel(out[0], ROWS, c.tokens, TOKENS, c.rows, c.row_bytes, ROWS, N, NULL, scratch);
     for (uint64_t t = 0; t < TOKENS; t++)
         for (uint64_t r = 0; r < ROWS; r++) {
@@ -946,21 +965,13 @@ static void run_whole_case(enum tensor_format format, uint64_t n_columns, uint64
     struct product_case c = {.format = format, .n_columns = n_columns, .n_rows = n_rows, .n_tokens = n_tokens,
                              .values = values};
     make_case(&c, kind);
-    uint64_t out_floats = n_tokens ? (n_tokens - 1) * c.out_stride + n_rows : 0;
     for (int l = 0; l < n_levels; l++) {
         const struct product_kernels *p = &levels[l].product[PRECISION_FAST][format];
-        const void *x[MAX_WHOLE_TOKENS];
         for (uint64_t t = 0; t < n_tokens; t++)
-            x[t] = prepare_token(&levels[l], p->activation, c.x + t * c.x_stride, n_columns, t);
-        void *scratch = guarded_place(&in[2], (p->panel_scratch_bytes(n_columns) + 63) / 64 * 64);
-        float *many = poisoned_place(&out_memory[0], out_floats * sizeof *many);
-        p->panel(many, c.out_stride, x, n_tokens, c.rows, c.row_bytes, n_rows, n_columns, NULL, scratch);
-        assert_true(poison_whole(&out_memory[0], out_floats * sizeof *many));
-        check_gaps(&c, many);
+            c.tokens[t] = prepare_token(&levels[l], p->activation, c.x + t * c.x_stride, n_columns, t);
+        const float *many = run_panel(p, &c);
         for (uint64_t t = 0; t < n_tokens; t++) {
-            float *one = poisoned_place(&out_memory[1], n_rows * sizeof *one);
-            p->one_token(one, x[t], c.rows, c.row_bytes, n_rows, n_columns, c.rows);
-            assert_true(poison_whole(&out_memory[1], n_rows * sizeof *one));
+            const float *one = run_one_token(p, &c, t);
             if (l == 0) memcpy(want + t * c.out_stride, one, n_rows * sizeof *one);
             for (uint64_t r = 0; r < n_rows; r++)
                 if (!same_bits(&one[r], &many[t * c.out_stride + r], sizeof *one) ||
@@ -1007,7 +1018,7 @@ static void test_byte_scales(void **state)
         for (int l = 0; l < n_levels; l++) {
             const struct product_kernels *p = &levels[l].product[PRECISION_FAST][formats[i]];
             const void *token = prepare_token(&levels[l], p->activation, x, n, 0), *tokens[] = {token, token};
-            void *scratch = guarded_place(&in[2], (p->panel_scratch_bytes(n) + 63) / 64 * 64);
+            void *scratch = place_scratch(p, n);
             if (l == 0) p->one_token(want, token, rows, bytes, 256, n, NULL);
             p->one_token(got[0], token, rows, bytes, 256, n, NULL);
             assert_true(same_bits(got[0], want, sizeof want));
@@ -1038,7 +1049,7 @@ static void test_whole_products_not_finite(void **state)
                 const void *x[TOKENS];
                 for (uint64_t t = 0; t < TOKENS; t++)
                     x[t] = prepare_token(&levels[l], p->activation, c.x + t * c.x_stride, N, t);
-                void *scratch = guarded_place(&in[2], (p->panel_scratch_bytes(N) + 63) / 64 * 64);
+                void *scratch = place_scratch(p, N);
                 p->panel(out[0], ROWS, x, TOKENS, c.rows, c.row_bytes, ROWS, N, NULL, scratch);
                 for (uint64_t t = 0; t < TOKENS; t++)
                     for (uint64_t r = 0; r < ROWS; r++)
@@ -1064,45 +1075,27 @@ static void test_prepare_bf16(void **state)
     }
 }
 
-enum { MAX_BF16_TOKENS = 20 };
-
-/* Against the sum in double; each of n products and additions errs by at most U of what the terms add up to, and
- * numbers below 2^-126 may count as zero. */
+/* Each of n products and additions may be rounded, and numbers below 2^-126 may count as zero. */
 static void run_bf16_case(const struct kernels *k, uint64_t n_columns, uint64_t n_rows, uint64_t n_tokens,
                           enum kind kind)
 {
     struct product_case c = {.format = FORMAT_BF16, .n_columns = n_columns, .n_rows = n_rows, .n_tokens = n_tokens};
     const struct product_kernels *p = &k->product[PRECISION_FAST][FORMAT_BF16];
-    const void *tokens[MAX_BF16_TOKENS];
     c.values = malloc((n_rows * n_columns + 1) * sizeof *c.values);
     assert_non_null(c.values);
     make_case(&c, kind);
-    uint16_t *x = guarded_place(&in[3], n_tokens * n_columns * sizeof *x);
+    uint16_t *rounded = guarded_place(&in[3], n_tokens * n_columns * sizeof *rounded);
     for (uint64_t t = 0; t < n_tokens; t++) {
-        k->prepare[ACTIVATION_BF16](x + t * n_columns, c.x + t * c.x_stride, n_columns);
-        tokens[t] = x + t * n_columns;
+        float *x = c.x + t * c.x_stride;
+        k->prepare[ACTIVATION_BF16](rounded + t * n_columns, x, n_columns);
+        for (uint64_t i = 0; i < n_columns; i++) x[i] = bf16_to_f32(rounded[t * n_columns + i]);
+        c.tokens[t] = rounded + t * n_columns;
     }
-    uint64_t out_floats = n_tokens ? (n_tokens - 1) * c.out_stride + n_rows : 0;
-    void *scratch = guarded_place(&in[2], (p->panel_scratch_bytes(n_columns) + 63) / 64 * 64);
-    float *many = poisoned_place(&out_memory[0], out_floats * sizeof *many);
-    p->panel(many, c.out_stride, tokens, n_tokens, c.rows, c.row_bytes, n_rows, n_columns, NULL, scratch);
-    assert_true(poison_whole(&out_memory[0], out_floats * sizeof *many));
-    check_gaps(&c, many);
+    const float *many = run_panel(p, &c);
     for (uint64_t t = 0; t < n_tokens; t++) {
-        float *one = poisoned_place(&out_memory[1], n_rows * sizeof *one);
-        p->one_token(one, tokens[t], c.rows, c.row_bytes, n_rows, n_columns, c.rows);
-        assert_true(poison_whole(&out_memory[1], n_rows * sizeof *one));
+        const float *one = run_one_token(p, &c, t);
         assert_true(same_bits(one, many + t * c.out_stride, n_rows * sizeof *one));
-        for (uint64_t r = 0; r < n_rows; r++) {
-            double want = 0, size = 0;
-            for (uint64_t i = 0; i < n_columns; i++) {
-                double term = (double)c.values[r * n_columns + i] * bf16_to_f32(((const uint16_t *)tokens[t])[i]);
-                want += term;
-                size += fabs(term);
-            }
-            expect_near(one[r], want, size * (double)(n_columns + 4) * U + (double)n_columns * 0x1p-124, "bf16",
-                        k->level, n_columns, r);
-        }
+        check_product(k, &c, t, one, (double)(n_columns + 4), 0x1p-124);
     }
     free(c.values);
 }
@@ -1116,9 +1109,9 @@ static void test_bf16_products(void **state)
         found = true;
         for (uint64_t n = 0; n <= 70; n++)
             for (int kind = 0; kind < N_KINDS; kind++)
-                run_bf16_case(&levels[l], n, 1 + below(9), 1 + below(MAX_BF16_TOKENS), kind);
+                run_bf16_case(&levels[l], n, 1 + below(9), 1 + below(MAX_CASE_TOKENS), kind);
         for (uint64_t n_rows = 0; n_rows <= 20; n_rows++)
-            for (uint64_t n_tokens = 0; n_tokens <= MAX_BF16_TOKENS; n_tokens++)
+            for (uint64_t n_tokens = 0; n_tokens <= MAX_CASE_TOKENS; n_tokens++)
                 run_bf16_case(&levels[l], 64 + below(2), n_rows, n_tokens, PLAIN);
         run_bf16_case(&levels[l], 4096, 9, 4, PLAIN);
     }
