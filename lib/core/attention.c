@@ -36,6 +36,7 @@ struct attention_stage {
     enum cell_format cell_format;
     const struct batch *batch;
     const struct attention_buffers *buffers;
+    int parts; /* that are prepared */
     uint64_t n_tiles;
     uint64_t n_parts; /* of the work of a tile and a kv head: 1, or the most spans of any tile */
 };
@@ -127,19 +128,30 @@ static void store_row(const struct attention_stage *stage, uint64_t row)
     }
 }
 
+static void prepare_queries(const struct attention_stage *stage, uint64_t row)
+{
+    const struct model_config *config = stage->config;
+    for (uint32_t h = 0; h < config->n_heads; h++)
+        prepare_head(stage, stage->buffers->q + (row * config->n_heads + h) * config->head_dim, stage->weights->q_norm,
+                     row);
+}
+
+static void prepare_keys(const struct attention_stage *stage, uint64_t row)
+{
+    const struct model_config *config = stage->config;
+    for (uint32_t j = 0; j < config->n_kv_heads; j++)
+        prepare_head(stage, stage->buffers->k + (row * config->n_kv_heads + j) * config->head_dim,
+                     stage->weights->k_norm, row);
+    store_row(stage, row);
+}
+
 static void prepare_rows(void *arg, uint64_t begin, uint64_t end, uint32_t worker)
 {
     const struct attention_stage *stage = arg;
-    const struct model_config *config = stage->config;
     (void)worker;
     for (uint64_t row = begin; row < end; row++) {
-        for (uint32_t h = 0; h < config->n_heads; h++)
-            prepare_head(stage, stage->buffers->q + (row * config->n_heads + h) * config->head_dim,
-                         stage->weights->q_norm, row);
-        for (uint32_t j = 0; j < config->n_kv_heads; j++)
-            prepare_head(stage, stage->buffers->k + (row * config->n_kv_heads + j) * config->head_dim,
-                         stage->weights->k_norm, row);
-        store_row(stage, row);
+        if (stage->parts & ATTENTION_QUERIES) prepare_queries(stage, row);
+        if (stage->parts & ATTENTION_KEYS) prepare_keys(stage, row);
     }
 }
 
@@ -356,16 +368,27 @@ static void cut_parts(struct attention_stage *stage)
         atomic_store_explicit(&stage->buffers->n_left[i], (uint32_t)most, memory_order_relaxed);
 }
 
-void afmoe__attention_run(const struct engine *engine, const struct model_config *config,
-                          const struct layer_weights *weights, uint32_t layer, enum cell_format cell_format,
-                          const struct batch *batch, const struct attention_buffers *buffers)
+static struct attention_stage stage_of(const struct engine *engine, const struct attention_layer *layer)
 {
-    struct attention_stage stage = {engine, config, weights, layer, !config->layer_is_full[layer],
-                                    cell_format, batch, buffers, 0, 1};
-    engine_run(engine, prepare_rows, &stage, batch->n_rows, 4);
+    return (struct attention_stage){.engine = engine, .config = layer->config, .weights = layer->weights,
+                                    .layer = layer->layer, .sliding = !layer->config->layer_is_full[layer->layer],
+                                    .cell_format = layer->cell_format, .batch = layer->batch,
+                                    .buffers = layer->buffers, .n_parts = 1};
+}
+
+void afmoe__attention_prepare(const struct engine *engine, const struct attention_layer *layer, int parts)
+{
+    struct attention_stage stage = stage_of(engine, layer);
+    stage.parts = parts;
+    engine_run(engine, prepare_rows, &stage, layer->batch->n_rows, 4);
+}
+
+void afmoe__attention_run(const struct engine *engine, const struct attention_layer *layer)
+{
+    struct attention_stage stage = stage_of(engine, layer);
     cut_tiles(&stage);
     cut_parts(&stage);
-    engine_run(engine, attend_units, &stage, stage.n_tiles * config->n_kv_heads * stage.n_parts, 1);
+    engine_run(engine, attend_units, &stage, stage.n_tiles * stage.config->n_kv_heads * stage.n_parts, 1);
 }
 
 uint64_t afmoe__attention_layout(struct attention_buffers *out, uint8_t *base, const struct model_config *config,

@@ -24,10 +24,24 @@ struct attention_buffers {
 uint64_t afmoe__attention_layout(struct attention_buffers *out, uint8_t *base, const struct model_config *config,
                                  uint64_t max_rows);
 
-/* Norm and rotate q and k, store k and v as cells, attend, gate. */
-void afmoe__attention_run(const struct engine *engine, const struct model_config *config,
-                          const struct layer_weights *weights, uint32_t layer, enum cell_format cell_format,
-                          const struct batch *batch, const struct attention_buffers *buffers);
+/* What attention computes in one layer, for which rows. */
+struct attention_layer {
+    const struct model_config *config;
+    const struct layer_weights *weights;
+    uint32_t layer;
+    enum cell_format cell_format;
+    const struct batch *batch;
+    const struct attention_buffers *buffers;
+};
+
+/* Which rows of buffers are made ready. */
+enum attention_part { ATTENTION_QUERIES = 1, ATTENTION_KEYS = 2 };
+
+/* Norm and rotate q, norm and rotate k and store k and v as cells, as `parts` says. */
+void afmoe__attention_prepare(const struct engine *engine, const struct attention_layer *layer, int parts);
+
+/* Attend with all queries, gate. The cells of all rows that they see are stored. */
+void afmoe__attention_run(const struct engine *engine, const struct attention_layer *layer);
 
 /* Scratch one worker needs. */
 uint64_t afmoe__attention_scratch_bytes(const struct model_config *config);

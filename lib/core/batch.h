@@ -19,7 +19,10 @@ struct batch_item {
     uint64_t n_wanted;
     bool hidden_only; /* of those rows: the final norm, no logits */
     uint64_t n_dropped; /* of the n_past, those that full layers see no more, whole pages: see cells.h */
-    uint64_t first_row; /* set by the decoder */
+    /* Set by the decoder, which in the last layer narrows tokens, n_tokens and n_past to the rows from the first to the
+     * last wanted one: */
+    uint64_t first_row;
+    uint64_t n_skipped; /* rows left out before them */
 };
 
 struct batch {
@@ -34,6 +37,16 @@ static inline const struct batch_item *batch_item_of(const struct batch *batch, 
     const struct batch_item *item = batch->items;
     while (row >= item->first_row + item->n_tokens) item++;
     return item;
+}
+
+/* Rows follow each other, item by item. */
+static inline void batch_number_rows(struct batch *batch)
+{
+    batch->n_rows = 0;
+    for (uint64_t i = 0; i < batch->n_items; i++) {
+        batch->items[i].first_row = batch->n_rows;
+        batch->n_rows += batch->items[i].n_tokens;
+    }
 }
 
 static inline uint64_t batch_position(const struct batch_item *item, uint64_t row)

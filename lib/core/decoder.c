@@ -8,7 +8,8 @@
  *     h += rms(y, post_mlp_norm)
  *   hidden = rms(h, norm); logits = hidden head'
  *
- * Layers before n_dense_layers are dense, the others mixtures. No scale or cap on logits. */
+ * Layers before n_dense_layers are dense, the others mixtures. No scale or cap on logits. Of the last layer, rows that
+ * nobody wants need k and v alone. */
 #include "decoder.h"
 
 #include "attention.h"
@@ -189,7 +190,7 @@ uint64_t afmoe__decoder_scratch_needed(const struct model_config *config, const 
 
 struct pass {
     struct decoder *d;
-    const struct batch *batch;
+    struct batch *batch;
     const float *norm;  /* stage norm_rows */
     const float *post;  /* stage add_rows */
 };
@@ -237,19 +238,19 @@ static void add_rows(void *arg, uint64_t begin, uint64_t end, uint32_t worker)
     if (pass->norm) norm_rows(arg, begin, end, worker);
 }
 
-static void project_qkv(struct decoder *d, const struct layer_weights *w, uint64_t n_rows)
+/* What parts of attention need of the rows of `normed`: q and gate for queries, k and v for keys. */
+static void project(struct decoder *d, const struct layer_weights *w, uint64_t n_rows, int parts)
 {
-    const struct model_config *c = d->config;
-    uint64_t heads = (uint64_t)c->n_heads * c->head_dim, kv_heads = (uint64_t)c->n_kv_heads * c->head_dim;
-    struct linear_input input = {.x = d->normed, .n_rows = n_rows, .n_columns = c->hidden_size};
-    struct linear_job job = {.input = &input, .n_tokens = n_rows};
-    struct linear_job q = job, k = job, v = job, gate = job;
-    q.weights = &w->q, q.bias = w->q_bias, q.y = d->attention.q, q.y_stride = heads;
-    k.weights = &w->k, k.bias = w->k_bias, k.y = d->attention.k, k.y_stride = kv_heads;
-    v.weights = &w->v, v.bias = w->v_bias, v.y = d->attention.v, v.y_stride = kv_heads;
-    gate.weights = &w->gate, gate.y = d->attention.gate, gate.y_stride = heads;
+    struct linear_input input = {.x = d->normed, .n_rows = n_rows, .n_columns = d->config->hidden_size};
+    struct linear_job job = {.input = &input}, q = job, k = job, v = job, gate = job;
+    uint64_t n_queries = parts & ATTENTION_QUERIES ? n_rows : 0, n_keys = parts & ATTENTION_KEYS ? n_rows : 0;
+    q.weights = &w->q, q.bias = w->q_bias, q.y = d->attention.q, q.n_tokens = n_queries;
+    k.weights = &w->k, k.bias = w->k_bias, k.y = d->attention.k, k.n_tokens = n_keys;
+    v.weights = &w->v, v.bias = w->v_bias, v.y = d->attention.v, v.n_tokens = n_keys;
+    gate.weights = &w->gate, gate.y = d->attention.gate, gate.n_tokens = n_queries;
     struct linear_job jobs[] = {q, k, v, gate};
-    afmoe__linear_run(&d->engine, &input, 1, jobs, 4);
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) jobs[i].y_stride = jobs[i].weights->n_rows;
+    afmoe__linear_run(&d->engine, &input, 1, jobs, sizeof jobs / sizeof *jobs);
 }
 
 static void project_out(struct decoder *d, const struct layer_weights *w, uint64_t n_rows)
@@ -260,16 +261,78 @@ static void project_out(struct decoder *d, const struct layer_weights *w, uint64
     afmoe__linear_run(&d->engine, &input, 1, &job, 1);
 }
 
+/* Each item's rows from the first to the last wanted one. */
+static uint64_t first_wanted(const struct batch_item *item)
+{
+    return item->n_wanted ? item->wanted[0] : 0;
+}
+
+static uint64_t n_wanted_range(const struct batch_item *item)
+{
+    return item->n_wanted ? item->wanted[item->n_wanted - 1] - item->wanted[0] + 1 : 0;
+}
+
+static bool all_wanted(const struct batch *batch)
+{
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < batch->n_items; i++) n += n_wanted_range(&batch->items[i]);
+    return n == batch->n_rows;
+}
+
+static void move_rows(float *rows, uint64_t width, uint64_t to, uint64_t from, uint64_t n)
+{
+    memmove(rows + to * width, rows + from * width, n * width * sizeof *rows);
+}
+
+/* Go on with the wanted rows: they move to the front, in their order. */
+static void keep_wanted(struct decoder *d, struct batch *batch)
+{
+    uint64_t to = 0, hidden = d->config->hidden_size, half = d->config->head_dim / 2;
+    for (struct batch_item *item = batch->items; item < batch->items + batch->n_items; item++) {
+        uint64_t first = first_wanted(item), n = n_wanted_range(item), from = item->first_row + first;
+        move_rows(d->h, hidden, to, from, n);
+        move_rows(d->normed, hidden, to, from, n);
+        move_rows(d->cos, half, to, from, n);
+        move_rows(d->sin, half, to, from, n);
+        to += n;
+        item->n_skipped = first;
+        item->n_past += first;
+        item->tokens += first;
+        item->n_tokens = n;
+    }
+    batch_number_rows(batch);
+}
+
+/* normed to y, for all rows or, with `narrow`, for the wanted ones; cells are stored of all. */
+static void run_attention(struct pass *pass, uint32_t layer, bool narrow)
+{
+    struct decoder *d = pass->d;
+    const struct layer_weights *w = &d->weights->layers[layer];
+    const struct attention_layer attention = {d->config, w, layer, d->cells, pass->batch, &d->attention};
+    int parts = ATTENTION_QUERIES | ATTENTION_KEYS;
+    if (narrow) {
+        project(d, w, pass->batch->n_rows, ATTENTION_KEYS);
+        afmoe__attention_prepare(&d->engine, &attention, ATTENTION_KEYS);
+        keep_wanted(d, pass->batch);
+        if (pass->batch->n_rows == 0) return;
+        parts = ATTENTION_QUERIES;
+    }
+    project(d, w, pass->batch->n_rows, parts);
+    afmoe__attention_prepare(&d->engine, &attention, parts);
+    afmoe__attention_run(&d->engine, &attention);
+    project_out(d, w, pass->batch->n_rows);
+}
+
 static void run_layer(struct pass *pass, uint32_t layer, const struct decoder_trace *trace)
 {
     struct decoder *d = pass->d;
     const struct layer_weights *w = &d->weights->layers[layer];
-    uint64_t n_rows = pass->batch->n_rows;
-    bool dense = layer < d->config->n_dense_layers;
+    bool dense = layer < d->config->n_dense_layers, last = layer + 1 == d->config->n_layers;
+    bool traced = trace && trace->router;
 
-    project_qkv(d, w, n_rows);
-    afmoe__attention_run(&d->engine, d->config, w, layer, d->cells, pass->batch, &d->attention);
-    project_out(d, w, n_rows);
+    run_attention(pass, layer, last && !traced && !all_wanted(pass->batch));
+    uint64_t n_rows = pass->batch->n_rows;
+    if (n_rows == 0) return;
     pass->post = w->post_attention_norm;
     pass->norm = w->pre_mlp_norm;
     engine_run(&d->engine, add_rows, pass, n_rows, 8);
@@ -279,10 +342,10 @@ static void run_layer(struct pass *pass, uint32_t layer, const struct decoder_tr
     else
         afmoe__experts_mixture(&d->engine, d->config, w, d->normed, n_rows, d->y, &d->experts);
     if (engine_stopped(&d->engine)) return;
-    if (!dense && trace && trace->router)
+    if (!dense && traced)
         trace->router(trace->user, layer, d->experts.router_logits, d->experts.ids, d->experts.route_weights, n_rows);
     pass->post = w->post_mlp_norm;
-    pass->norm = layer + 1 < d->config->n_layers ? d->weights->layers[layer + 1].input_norm : NULL;
+    pass->norm = last ? NULL : d->weights->layers[layer + 1].input_norm;
     engine_run(&d->engine, add_rows, pass, n_rows, 8);
 }
 
@@ -299,9 +362,11 @@ static bool head_rows(struct decoder *d, const struct batch *batch, struct head 
                       void *user)
 {
     uint64_t hidden = d->config->hidden_size, vocab = d->config->vocab_size, n = head->n;
-    for (uint64_t i = 0; i < n; i++)
-        d->engine.kernels.rms_norm(d->hidden + i * hidden, d->h + (head->items[i]->first_row + head->rows[i]) * hidden,
-                                   d->weights->norm, hidden, (float)d->config->rms_norm_eps);
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t row = head->items[i]->first_row + head->rows[i] - head->items[i]->n_skipped;
+        d->engine.kernels.rms_norm(d->hidden + i * hidden, d->h + row * hidden, d->weights->norm, hidden,
+                                   (float)d->config->rms_norm_eps);
+    }
     struct linear_input input = {.x = d->hidden, .n_rows = n, .n_columns = hidden};
     struct linear_job job = {.weights = &d->weights->head, .input = &input, .n_tokens = n, .y = d->logits,
                              .y_stride = vocab};
@@ -338,11 +403,8 @@ static afmoe_status stopped(const afmoe_cancel *cancel, afmoe_error *error)
 afmoe_status afmoe__decoder_pass(struct decoder *d, struct batch *batch, decoder_row_fn on_row, void *user,
                                  const struct decoder_trace *trace, const afmoe_cancel *cancel, afmoe_error *error)
 {
-    batch->n_rows = 0;
-    for (uint64_t i = 0; i < batch->n_items; i++) {
-        batch->items[i].first_row = batch->n_rows;
-        batch->n_rows += batch->items[i].n_tokens;
-    }
+    for (uint64_t i = 0; i < batch->n_items; i++) batch->items[i].n_skipped = 0;
+    batch_number_rows(batch);
     if (batch->n_rows > d->max_rows)
         return afmoe__fail(error, AFMOE_INTERNAL, "a pass of %llu rows, scratch holds %llu",
                            (unsigned long long)batch->n_rows, (unsigned long long)d->max_rows);

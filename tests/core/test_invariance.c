@@ -121,54 +121,82 @@ static void check_spans(const struct model *model, int32_t level, enum cell_form
     runner_free(&whole);
 }
 
-/* ---- Two sequences in one pass ---- */
+/* ---- Two sequences in one pass, and rows that nobody wants ---- */
 
-struct pair_sink {
-    float *logits[2];
-    uint64_t vocab, base[2];
+enum { SIDE_TOKENS = 60, SIDE_OFFSET = 20 };
+
+struct side {
+    const struct runner *alone;
+    uint64_t base;
+    const uint64_t *wanted; /* of the pass that runs: those not yet given */
+    uint64_t n_wanted;
 };
 
-static void on_pair_row(void *user, uint64_t item, uint64_t row, const float *hidden, const float *logits)
+static void on_side_row(void *user, uint64_t item, uint64_t row, const float *hidden, const float *logits)
 {
-    struct pair_sink *sink = user;
+    struct side *side = (struct side *)user + item;
+    uint64_t vocab = side->alone->config->vocab_size;
     (void)hidden;
-    memcpy(sink->logits[item] + (sink->base[item] + row) * sink->vocab, logits, sink->vocab * sizeof *logits);
+    assert_true(side->n_wanted > 0);
+    assert_int_equal(row, *side->wanted);
+    side->wanted++;
+    side->n_wanted--;
+    if (memcmp(logits, runner_logits(side->alone, side->base + row), vocab * sizeof *logits) != 0)
+        fail_msg("sequence %llu, position %llu: other logits than alone", (unsigned long long)item,
+                 (unsigned long long)(side->base + row));
 }
 
-/* Feed sequence A (tokens from 0) and B (tokens from 20) together, with pieces of different length. */
+/* Every `step`th row from `first` on; step 0: none. */
+static uint64_t list_rows(uint64_t *out, uint64_t n_rows, uint64_t first, uint64_t step)
+{
+    uint64_t n = 0;
+    for (uint64_t row = first; step && row < n_rows; row += step) out[n++] = row;
+    return n;
+}
+
+/* Feed sequence A (tokens from 0) and B (tokens from 20) together, with pieces of different length, of which all,
+ * some, the last or no rows want logits. */
 static void check_side_by_side(const struct model *model, int32_t level, enum cell_format cells,
                                enum precision precision)
 {
-    enum { N = 60, OFFSET = 20 };
-    static const uint64_t pieces[][2] = {{30, 1}, {1, 1}, {5, 40}, {23, 17}, {1, 1}}; /* both sum to 60 */
+    static const struct {
+        uint64_t n, first, step;
+    } pieces[][2] = {{{20, 0, 1}, {1, 0, 1}}, {{10, 2, 3}, {1, 0, 0}}, {{1, 0, 0}, {3, 0, 1}}, {{5, 4, 1}, {37, 1, 5}},
+                     {{22, 0, 0}, {16, 0, 0}}, {{1, 0, 1}, {1, 0, 1}}, {{1, 0, 1}, {1, 0, 0}}}; /* both sum to 60 */
     struct runner_options options = {level, 2, 128, cells, .precision = precision};
-    struct runner a, b, alone_a, alone_b;
+    struct runner runners[2], alone[2];
     struct model shifted = *model;
-    memmove(shifted.tokens, model->tokens + OFFSET, (MAX_TOKENS - OFFSET) * sizeof *shifted.tokens);
-    run(&alone_a, model, &options, N);
-    run(&alone_b, &shifted, &options, N);
-    run(&a, model, &options, 0); /* only their cells are used */
-    run(&b, model, &options, 0);
-
-    uint64_t wanted[128];
-    for (uint64_t i = 0; i < 128; i++) wanted[i] = i;
-    struct pair_sink sink = {{a.logits, b.logits}, model->checkpoint.config.vocab_size, {0, 0}};
-    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
-        struct batch_item items[] = {
-            {&a.cells, model->tokens + sink.base[0], pieces[i][0], sink.base[0], wanted, pieces[i][0], 0},
-            {&b.cells, shifted.tokens + sink.base[1], pieces[i][1], sink.base[1], wanted, pieces[i][1], 0}};
-        struct batch batch = {.items = items, .n_items = 2};
-        assert_int_equal(afmoe__decoder_pass(a.decoder, &batch, on_pair_row, &sink, NULL, NULL, NULL), AFMOE_OK);
-        sink.base[0] += pieces[i][0];
-        sink.base[1] += pieces[i][1];
+    memmove(shifted.tokens, model->tokens + SIDE_OFFSET, (MAX_TOKENS - SIDE_OFFSET) * sizeof *shifted.tokens);
+    const struct model *models[] = {model, &shifted};
+    struct side sides[2];
+    for (int i = 0; i < 2; i++) {
+        run(&alone[i], models[i], &options, SIDE_TOKENS);
+        run(&runners[i], models[i], &options, 0); /* only its cells are used */
+        sides[i] = (struct side){.alone = &alone[i]};
     }
-    uint64_t bytes = N * sink.vocab * sizeof(float);
-    if (memcmp(a.logits, alone_a.logits, bytes) != 0 || memcmp(b.logits, alone_b.logits, bytes) != 0)
-        fail_msg("two sequences in one pass: logits differ from those alone");
-    runner_free(&a);
-    runner_free(&b);
-    runner_free(&alone_a);
-    runner_free(&alone_b);
+    for (size_t p = 0; p < sizeof pieces / sizeof *pieces; p++) {
+        uint64_t wanted[2][SIDE_TOKENS];
+        struct batch_item items[2];
+        for (int i = 0; i < 2; i++) {
+            sides[i].wanted = wanted[i];
+            sides[i].n_wanted = list_rows(wanted[i], pieces[p][i].n, pieces[p][i].first, pieces[p][i].step);
+            items[i] = (struct batch_item){.cells = &runners[i].cells, .tokens = models[i]->tokens + sides[i].base,
+                                           .n_tokens = pieces[p][i].n, .n_past = sides[i].base, .wanted = wanted[i],
+                                           .n_wanted = sides[i].n_wanted};
+        }
+        struct batch batch = {.items = items, .n_items = 2};
+        assert_int_equal(afmoe__decoder_pass(runners[0].decoder, &batch, on_side_row, sides, NULL, NULL, NULL),
+                         AFMOE_OK);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(sides[i].n_wanted, 0);
+            sides[i].base += pieces[p][i].n;
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(sides[i].base, SIDE_TOKENS);
+        runner_free(&runners[i]);
+        runner_free(&alone[i]);
+    }
 }
 
 static void check_model(const char *path)
