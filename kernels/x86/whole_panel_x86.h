@@ -286,9 +286,9 @@ FORCE_INLINE void multiply_tokens(enum tensor_format f, enum family family, floa
         for (uint64_t i = t + TOKENS; i < t + 2 * TOKENS && i < n_tokens; i++) prefetch_activations(family, &x[i], k);
         if (asked < n_next) prefetch_bytes(next, asked, n_next - asked < part ? n_next - asked : part);
         asked += part;
-        if (left <= 2) multiply_tile(f, family, 2, acc + t, tile, x + t, k, n_units);
-        else if (left <= 4) multiply_tile(f, family, 4, acc + t, tile, x + t, k, n_units);
-        else multiply_tile(f, family, TOKENS, acc + t, tile, x + t, k, n_units);
+        if (TOKENS > 4 && left > 4) multiply_tile(f, family, TOKENS, acc + t, tile, x + t, k, n_units);
+        else if (left > 2) multiply_tile(f, family, 4, acc + t, tile, x + t, k, n_units);
+        else multiply_tile(f, family, 2, acc + t, tile, x + t, k, n_units);
     }
 }
 
