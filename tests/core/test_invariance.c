@@ -207,7 +207,9 @@ static void check_model(const char *path)
         struct kernels kernels;
         afmoe__kernels_select(&kernels, level);
         if (kernels.level != level) continue;
-        for (int cells = 0; cells < N_CELL_FORMATS; cells++) {
+        /* Under a sanitizer one format of cells at the lower levels: test_kernels runs their kernels. */
+        bool few = UNDER_SANITIZER && level < afmoe__cpu_level();
+        for (int cells = few ? CELLS_Q8_0 : 0; cells < N_CELL_FORMATS; cells++) {
             check_chunks(&model, level, (enum cell_format)cells, PRECISION_EXACT);
             check_side_by_side(&model, level, (enum cell_format)cells, PRECISION_EXACT);
         }

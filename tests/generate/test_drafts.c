@@ -152,7 +152,7 @@ static void test_greedy(void **state)
 static void test_drawn(void **state)
 {
     (void)state;
-    for (int i = 0; i < 3; i++) {
+    for (int i = UNDER_SANITIZER ? 2 : 0; i < 3; i++) {
         const float temperatures[] = {0.3f, 0.8f, 2.0f};
         check_lengths((struct setting){.prompt = REPEATED, .temperature = temperatures[i], .max_tokens = 120});
     }

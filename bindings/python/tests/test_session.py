@@ -278,14 +278,14 @@ def test_a_progress_that_raises(session):
     def progress(done, total):
         raise Mine
     with pytest.raises(Mine) as raised:
-        session.append(range(1500), progress=progress)
+        session.append(range(700), progress=progress)
     assert raised.value.__context__ is None
     kept = session.n_tokens
-    assert 0 < kept < 1500
-    session.append(range(kept, 1500))
+    assert 0 < kept < 700
+    session.append(range(kept, 700))
     whole = session.logits()
     session.rewind(0)
-    session.append(range(1500))
+    session.append(range(700))
     assert whole.tobytes() == session.logits().tobytes()
 
 
@@ -307,7 +307,7 @@ def test_ctrl_c_in_a_long_prompt(slow):
         timer = interruption(0.1)
         with pytest.raises(KeyboardInterrupt) as raised:
             timer.start()
-            slow.append(range(600), cancel=cancel)
+            slow.append(range(400), cancel=cancel)
         timer.join()
         assert not cancel.is_set
     stopped = time.monotonic() - began
@@ -315,7 +315,7 @@ def test_ctrl_c_in_a_long_prompt(slow):
     assert signal.getsignal(signal.SIGINT) is before and signal.set_wakeup_fd(-1) == -1
     assert slow.n_tokens == 0  # not a whole chunk
     began = time.monotonic()
-    assert slow.append(range(600)).n_tokens == 600
+    assert slow.append(range(400)).n_tokens == 400
     assert stopped < time.monotonic() - began, 'it ran to its end before Ctrl-C was seen'
 
 
