@@ -6,7 +6,8 @@
 
 #define HAS_DOT 0
 #define TOKENS  4
-enum { LANES = 8, ROWS = 2 * LANES };
+#define LANES   8
+enum { ROWS = 2 * LANES };
 
 FORCE_INLINE ints ints_dot_words(ints sum, ints a, ints b)
 {

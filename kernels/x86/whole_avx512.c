@@ -6,7 +6,8 @@
 
 #define HAS_DOT 0
 #define TOKENS  6
-enum { LANES = 16, ROWS = 2 * LANES };
+#define LANES   16
+enum { ROWS = 2 * LANES };
 
 FORCE_INLINE ints ints_dot_words(ints sum, ints a, ints b)
 {

@@ -4,68 +4,15 @@
  * For ROWS rows, and 256 columns of them at a time: the weights are decoded once into a tile (whole_tile_x86.h), then
  * multiplied with up to 128 tokens, TOKENS at a time, whose values are broadcast; no sum ever runs across lanes. The
  * tile (6 to 9 KB for 16 rows) and what streams past it fit the first-level cache. 2 vectors of rows x 4 tokens are 8
- * sums, 2 weights and 1 broadcast; without a dot product of bytes their products are summed in 16 bits as long as they
- * fit, then multiplied with the scale (or one) into 32 bits. */
+ * sums, 2 weights and 1 broadcast. */
 #ifndef AFMOE_KERNELS_WHOLE_PANEL_X86_H
 #define AFMOE_KERNELS_WHOLE_PANEL_X86_H
 
-#include "whole_row_x86.h"
+#include "whole_lanes_x86.h"
+#include "whole_sums_x86.h"
 #include "whole_tile_x86.h"
 
-/* gcc loads weights again for every token rather than keep them (a sixth of the speed); clang spills others for
- * them. */
-#ifdef __clang__
-#define KEEP_LOADED(v) (void)(v)
-#else
-#define KEEP_LOADED(v) KEEP_IN_ORDER(v)
-#endif
-
-/* ---- Sums ---- */
-
-/* The first product of a sum, or one more: four bytes of a row with four of a token in each lane. */
-FORCE_INLINE ints add_products(ints sum, bool first, ints numbers, ints q)
-{
-#if HAS_DOT
-    return ints_dot_bytes(first ? ints_set1_32(0) : sum, numbers, q);
-#else
-    ints products = ints_madd_bytes(numbers, q);
-    if (first) return products;
-    sum = ints_add_16(sum, products);
-    KEEP_IN_ORDER(sum);
-    return sum;
-#endif
-}
-
-/* whole + sum times the scales, which lie twice in each lane */
-FORCE_INLINE ints add_scaled(ints whole, ints sum, ints scales)
-{
-#if HAS_DOT
-    return ints_add_32(whole, ints_mul_32(sum, ints_shift_right_32(scales, 16)));
-#else
-    whole = ints_add_32(whole, ints_madd_words(sum, scales));
-    KEEP_IN_ORDER(whole);
-    return whole;
-#endif
-}
-
-FORCE_INLINE ints widened(ints sum)
-{
-    return HAS_DOT ? sum : ints_madd_words(sum, ints_set1_16(1));
-}
-
-FORCE_INLINE ints add_words(ints whole, ints numbers, ints q)
-{
-    whole = ints_dot_words(whole, numbers, q);
-    KEEP_IN_ORDER(whole);
-    return whole;
-}
-
-FORCE_INLINE ints broadcast4(const void *p)
-{
-    int32_t x;
-    memcpy(&x, p, sizeof x);
-    return ints_set1_32(x);
-}
+/* ---- Bytes, 256 ---- */
 
 /* Groups [first, first + n) of four numbers with those of each token, whose column k is the tile's first. */
 FORCE_INLINE void sum_groups(const int T, ints sum[TOKENS][2], const uint8_t (*numbers)[ROWS][4], int first,
@@ -83,8 +30,6 @@ FORCE_INLINE void sum_groups(const int T, ints sum[TOKENS][2], const uint8_t (*n
         }
     }
 }
-
-/* ---- Bytes, 256 ---- */
 
 /* How many groups of four products fit the sum. */
 FORCE_INLINE int groups_of_sum(enum tensor_format f)
@@ -176,18 +121,10 @@ FORCE_INLINE void multiply_words_32(const int T, floats acc[TOKENS][2], const st
 
 /* ---- Bytes, 32 ---- */
 
-/* acc += d dx (whole - zero sum) */
-FORCE_INLINE floats add_part(enum tensor_format f, floats acc, const float *d, floats dx, ints whole, int sum)
-{
-    if (level_zero(f)) whole = ints_sub_32(whole, ints_set1_32(level_zero(f) * sum));
-    return floats_fmadd(floats_mul(floats_load(d), dx), floats_from(whole), acc);
-}
-
 FORCE_INLINE void multiply_bytes_32(enum tensor_format f, const int T, floats acc[TOKENS][2],
                                     const struct tile_bytes_32 *tile, const struct activations *x, uint64_t k)
 {
-    const int part = f == FORMAT_NVFP4 ? 4 : 8; /* groups under one d */
-    const int fit = part == 8 && (HAS_DOT || f == FORMAT_Q4_0 || f == FORMAT_Q4_1) ? 8 : 4;
+    const int part = groups_of_d(f), fit = groups_of_sum_32(f);
     for (int first = 0; first < 8; first += part) {
         ints whole[TOKENS][2];
         for (int half = first; half < first + part; half += fit) {
@@ -197,16 +134,10 @@ FORCE_INLINE void multiply_bytes_32(enum tensor_format f, const int T, floats ac
                 for (int h = 0; h < 2; h++)
                     whole[t][h] = half == first ? widened(sum[t][h]) : ints_add_32(whole[t][h], widened(sum[t][h]));
         }
-        for (int t = 0; t < T; t++) {
-            floats dx = floats_set1(x[t].d[k / 32]);
-            int sum = f == FORMAT_NVFP4 ? x[t].sum16[k / 16 + (uint64_t)first / 4] : x[t].sum32[k / 32];
-            for (int h = 0; h < 2; h++) {
-                acc[t][h] = add_part(f, acc[t][h], tile->d[first / 4] + LANES * h, dx, whole[t][h], sum);
-                if (has_min(f))
-                    acc[t][h] = floats_fmadd(floats_mul(floats_load(tile->min + LANES * h), dx),
-                                             floats_set1((float)sum), acc[t][h]);
-            }
-        }
+        for (int t = 0; t < T; t++)
+            for (int h = 0; h < 2; h++)
+                acc[t][h] = add_part(f, acc[t][h], floats_load(tile->d[first / 4] + LANES * h),
+                                     floats_load(tile->min + LANES * h), whole[t][h], &x[t], k, first);
     }
 }
 

@@ -1,6 +1,7 @@
-/* One token, or a few, times block formats in whole numbers at every x86 level (formula: ref/whole_product_ref.c); the
- * file that includes this one says whether there is a dot product of bytes (whole_avx2.c). Vectors of 32 bytes at every
- * level: streaming the weights takes the time.
+/* One token, or a few, times rows of block formats in whole numbers at every x86 level (formula:
+ * ref/whole_product_ref.c); whole_lanes_x86.h says which formats and how many tokens. The file that includes this one
+ * says whether there is a dot product of bytes (whole_avx2.c). Vectors of 32 bytes at every level: streaming the weights
+ * takes the time.
  *
  * Four rows side by side, a block of each at a time: bytes of weights times bytes of activations in pairs (16 bits are
  * enough: 128 * 127 * 2), times the scales of their sub-blocks, summed to one number a row. Side by side they share the
@@ -371,10 +372,10 @@ FORCE_INLINE void multiply_32(enum tensor_format f, const int T, const int eleme
 
 /* out[t * out_stride + r], t < T. Rows left over are taken GROUP times each: they are rare, and a body of their own
  * would double the code. */
-FORCE_INLINE void few_tokens(enum tensor_format f, enum activation_kind kind, const int T, const int elements,
-                             const int bytes, float *out, uint64_t out_stride, const void *const *tokens,
-                             const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,
-                             const void *next)
+FORCE_INLINE void few_in_rows(enum tensor_format f, enum activation_kind kind, const int T, const int elements,
+                              const int bytes, float *out, uint64_t out_stride, const void *const *tokens,
+                              const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,
+                              const void *next)
 {
     struct activations x[FEW_TOKENS];
     for (int t = 0; t < T; t++) x[t] = activations_at(kind, tokens[t], n_columns);
@@ -398,42 +399,5 @@ FORCE_INLINE void few_tokens(enum tensor_format f, enum activation_kind kind, co
         r += whole ? GROUP : 1;
     }
 }
-
-/* Up to how many tokens this is faster than a panel (measured with AVX2, Zen 3). Wider vectors and a dot product of
- * bytes help panels more: that is arithmetic, not measured. Grid formats would gain up to a quarter with four tokens,
- * for a quarter more of code. */
-FORCE_INLINE uint64_t few_tokens_of(enum tensor_format f, enum activation_kind kind, const int elements)
-{
-    if (kind == ACTIVATION_INT8_32 || is_grid(f)) return 1;
-    if (HAS_DOT || LANES > 8) return 2;
-    return elements == 256 ? 4 : 3;
-}
-
-#define FEW_OF(f, kind, elements, bytes, T)                                                                            \
-    few_tokens(f, level_kind(f, kind), T, elements, bytes, out, out_stride, x, rows, row_bytes, n_rows, n_columns,     \
-               next)
-
-#define DEFINE_FEW_TOKENS(name, format, kind, elements, bytes)                                                         \
-    static void one_token_##name(float *out, const void *one, const void *rows, uint64_t row_bytes, uint64_t n_rows,   \
-                                 uint64_t n_columns, const void *next)                                                 \
-    {                                                                                                                  \
-        const void *const *x = &one;                                                                                   \
-        const uint64_t out_stride = 0;                                                                                 \
-        FEW_OF(format, kind, elements, bytes, 1);                                                                      \
-    }                                                                                                                  \
-    /* false: not for so many */                                                                                       \
-    static bool few_tokens_##name(float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens,            \
-                                  const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,           \
-                                  const void *next)                                                                    \
-    {                                                                                                                  \
-        const uint64_t most = few_tokens_of(format, level_kind(format, kind), elements);                               \
-        if (n_tokens == 0) return true;                                                                                \
-        if (n_tokens == 2 && most >= 2) return FEW_OF(format, kind, elements, bytes, 2), true;                         \
-        if (n_tokens == 3 && most >= 3) return FEW_OF(format, kind, elements, bytes, 3), true;                         \
-        if (n_tokens == 4 && most >= 4) return FEW_OF(format, kind, elements, bytes, 4), true;                         \
-        return false;                                                                                                  \
-    }
-
-FOR_EACH_WHOLE_FORMAT(DEFINE_FEW_TOKENS)
 
 #endif

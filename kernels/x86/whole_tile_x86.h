@@ -302,12 +302,20 @@ FORCE_INLINE void decode_words_256(enum tensor_format f, struct tile_words_256 *
 
 /* ---- Bytes, 32 ---- */
 
-/* Four bits of every dword, from `shift` on, to its bytes: 16 or 0. */
-FORCE_INLINE __m256i fifth_bits_of(__m256i high, int shift)
+/* Bits 4g..4g+3 of every dword to its bytes: 16 or 0. */
+FORCE_INLINE __m256i fifth_bits_of(__m256i high, int g)
 {
-    __m256i four = _mm256_and_si256(_mm256_srli_epi32(high, shift), _mm256_set1_epi32(15));
-    __m256i spread = _mm256_mullo_epi32(four, _mm256_set1_epi32(0x00204081));
-    return _mm256_slli_epi32(_mm256_and_si256(spread, _mm256_set1_epi8(1)), 4);
+    const char i = (char)(g / 2);
+    const __m256i eight = IN_BOTH_HALVES(i, i, i, i, i + 4, i + 4, i + 4, i + 4, i + 8, i + 8, i + 8, i + 8, i + 12,
+                                         i + 12, i + 12, i + 12);
+    const __m256i mine = _mm256_set1_epi32(g % 2 ? (int)0x80402010 : 0x08040201);
+    __m256i is_set = _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(high, eight), mine), mine);
+    return _mm256_and_si256(is_set, _mm256_set1_epi8(16));
+}
+
+FORCE_INLINE bool has_fifth_bits(enum tensor_format f)
+{
+    return f == FORMAT_Q5_0 || f == FORMAT_Q5_1;
 }
 
 FORCE_INLINE int nibbles_at(enum tensor_format f)
@@ -329,7 +337,7 @@ FORCE_INLINE __m256i unit_group(enum tensor_format f, const __m256i dwords[8], _
     if (f == FORMAT_Q8_0) return _mm256_xor_si256(dwords[g], _mm256_set1_epi8(-128));
     if (f == FORMAT_NVFP4) q = shifted_bytes(dwords[g / 4 * 2 + g % 2], g / 2 % 2 * 4, 15);
     else q = shifted_bytes(dwords[g % 4], g / 4 * 4, 15);
-    if (f == FORMAT_Q5_0 || f == FORMAT_Q5_1) q = _mm256_or_si256(q, fifth_bits_of(high, 4 * g));
+    if (has_fifth_bits(f)) q = _mm256_or_si256(q, fifth_bits_of(high, g));
     if (f == FORMAT_MXFP4 || f == FORMAT_NVFP4) q = look_up(e2m1_from_zero, q);
     if (f == FORMAT_IQ4_NL) q = look_up(iq4_from_zero, q);
     return q;
@@ -343,7 +351,7 @@ FORCE_INLINE void decode_bytes_32(enum tensor_format f, struct tile_bytes_32 *ti
         __m256i dwords[8], high = _mm256_setzero_si256();
         transpose4(dwords, rows + h, nibbles_at(f) + 16 * u);
         if (f == FORMAT_Q8_0) transpose4(dwords + 4, rows + h, nibbles_at(f) + 16);
-        if (f == FORMAT_Q5_0 || f == FORMAT_Q5_1) high = eight_dwords(rows + h, nibbles_at(f) - 4);
+        if (has_fifth_bits(f)) high = eight_dwords(rows + h, nibbles_at(f) - 4);
         for (int g = 0; g < 8; g++) store_32_bytes(tile->numbers[g][h], unit_group(f, dwords, high, g));
         _mm256_store_ps(tile->d[0] + h, eight_d(f, rows + h, 2 * u));
         if (f == FORMAT_NVFP4) _mm256_store_ps(tile->d[1] + h, eight_d(f, rows + h, 2 * u + 1));

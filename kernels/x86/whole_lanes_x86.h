@@ -1,0 +1,144 @@
+/* One to four tokens times block formats in whole numbers at every x86 level (formula: ref/whole_product_ref.c): row by
+ * row (whole_row_x86.h) or, most formats with blocks of 32 and 64 where vectors have eight lanes, eight rows in lanes.
+ *
+ * In lanes no sum runs across a vector, which for blocks so short takes as long as the products. It is a panel of eight
+ * rows, but for the tile: numbers are multiplied as soon as they are decoded. Blocks of 256 were not faster in lanes
+ * where it counts (docs/performance.md), and signed bytes would take as many instructions as in rows. */
+#ifndef AFMOE_KERNELS_WHOLE_LANES_X86_H
+#define AFMOE_KERNELS_WHOLE_LANES_X86_H
+
+#include "whole_row_x86.h"
+#include "whole_sums_x86.h"
+#include "whole_tile_x86.h"
+
+#if LANES == 8
+
+/* sum[t] = groups [first, first + n) of unit_group times the activations of each token at k */
+FORCE_INLINE void sum_lanes(enum tensor_format f, const int T, __m256i sum[FEW_TOKENS], const __m256i dwords[8],
+                            __m256i high, int first, const int n, const struct activations *x, uint64_t k)
+{
+#pragma GCC unroll 8
+    for (int g = first; g < first + n; g++) {
+        __m256i numbers = unit_group(f, dwords, high, g);
+        KEEP_LOADED(numbers);
+        for (int t = 0; t < T; t++)
+            sum[t] = add_products(sum[t], g == first, numbers, broadcast4(x[t].bytes + k + 4 * (uint64_t)g));
+    }
+}
+
+/* acc += unit u of the blocks at rows[r] times T tokens at k: multiply_bytes_32 of one vector of rows */
+FORCE_INLINE void add_lanes(enum tensor_format f, const int T, __m256 acc[FEW_TOKENS], const uint8_t *const rows[HALF],
+                            int u, const struct activations *x, uint64_t k)
+{
+    const int part = groups_of_d(f), fit = groups_of_sum_32(f);
+    __m256i dwords[8], high = has_fifth_bits(f) ? eight_dwords(rows, nibbles_at(f) - 4) : _mm256_setzero_si256();
+    KEEP_INSIDE();
+    transpose4(dwords, rows, nibbles_at(f) + 16 * u);
+#pragma GCC unroll 2
+    for (int first = 0; first < 8; first += part) {
+        __m256i whole[FEW_TOKENS];
+        for (int half = first; half < first + part; half += fit) {
+            __m256i sum[FEW_TOKENS];
+            sum_lanes(f, T, sum, dwords, high, half, fit, x, k);
+            for (int t = 0; t < T; t++)
+                whole[t] = half == first ? widened(sum[t]) : ints_add_32(whole[t], widened(sum[t]));
+        }
+        __m256 d = eight_d(f, rows, 2 * u + first / 4), min = has_min(f) ? eight_min(f, rows) : d;
+        for (int t = 0; t < T; t++) acc[t] = add_part(f, acc[t], d, min, whole[t], &x[t], k, first);
+    }
+}
+
+/* out[t * out_stride + r], t < T. Rows that are not there are the last one again. */
+FORCE_INLINE void few_in_lanes(enum tensor_format f, enum activation_kind kind, const int T, const int elements,
+                               const int bytes, float *out, uint64_t out_stride, const void *const *tokens,
+                               const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,
+                               const void *next)
+{
+    struct activations x[FEW_TOKENS];
+    for (int t = 0; t < T; t++) x[t] = activations_at(kind, tokens[t], n_columns);
+    const uint64_t step = (uint64_t)bytes * HALF, ahead = AHEAD_BYTES / step * step + HALF * row_bytes - step;
+    const struct hints hints = hints_of(rows, n_rows * row_bytes, next, ahead);
+#pragma GCC unroll 1
+    for (uint64_t r = 0; r < n_rows; r += HALF) {
+        uint64_t n = n_rows - r < HALF ? n_rows - r : HALF;
+        uintptr_t at = (uintptr_t)rows + r * row_bytes;
+        const uint8_t *blocks[HALF];
+        __m256 acc[FEW_TOKENS];
+        for (uint64_t i = 0; i < HALF; i++) blocks[i] = rows + (r + (i < n ? i : n - 1)) * row_bytes;
+        for (int t = 0; t < T; t++) acc[t] = _mm256_setzero_ps();
+#pragma GCC unroll 1
+        for (uint64_t k = 0; k < n_columns; k += (uint64_t)elements, at += step) {
+            prefetch_hinted(hints, at, step);
+            for (int u = 0; u < elements / UNIT; u++) add_lanes(f, T, acc, blocks, u, x, k + UNIT * (uint64_t)u);
+            for (int i = 0; i < HALF; i++) blocks[i] += bytes;
+        }
+        for (int t = 0; t < T; t++) {
+            float part[HALF];
+            _mm256_storeu_ps(part, acc[t]);
+            memcpy(out + (uint64_t)t * out_stride + r, part, n * sizeof *part);
+        }
+    }
+}
+
+#endif
+
+/* ---- Either ---- */
+
+FORCE_INLINE bool goes_in_lanes(enum tensor_format f, enum activation_kind kind)
+{
+    return LANES == 8 && kind == ACTIVATION_INT8_32 && !is_signed(f);
+}
+
+/* Up to how many tokens this is faster than a panel (measured with AVX2, Zen 3). Wider vectors and a dot product of
+ * bytes help panels more: that is arithmetic, not measured. Grid formats would gain up to a quarter with four tokens,
+ * for a quarter more of code. */
+FORCE_INLINE uint64_t few_tokens_of(enum tensor_format f, enum activation_kind kind, const int elements)
+{
+    if (goes_in_lanes(f, kind)) return FEW_TOKENS;
+    if (kind == ACTIVATION_INT8_32 || is_grid(f)) return 1;
+    if (HAS_DOT || LANES > 8) return 2;
+    return elements == 256 ? 4 : 3;
+}
+
+FORCE_INLINE void few_tokens(enum tensor_format f, enum activation_kind kind, const int T, const int elements,
+                             const int bytes, float *out, uint64_t out_stride, const void *const *tokens,
+                             const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,
+                             const void *next)
+{
+#if LANES == 8
+    if (goes_in_lanes(f, kind)) {
+        few_in_lanes(f, kind, T, elements, bytes, out, out_stride, tokens, rows, row_bytes, n_rows, n_columns, next);
+        return;
+    }
+#endif
+    few_in_rows(f, kind, T, elements, bytes, out, out_stride, tokens, rows, row_bytes, n_rows, n_columns, next);
+}
+
+#define FEW_OF(f, kind, elements, bytes, T)                                                                            \
+    few_tokens(f, level_kind(f, kind), T, elements, bytes, out, out_stride, x, rows, row_bytes, n_rows, n_columns,     \
+               next)
+
+#define DEFINE_FEW_TOKENS(name, format, kind, elements, bytes)                                                         \
+    static void one_token_##name(float *out, const void *one, const void *rows, uint64_t row_bytes, uint64_t n_rows,   \
+                                 uint64_t n_columns, const void *next)                                                 \
+    {                                                                                                                  \
+        const void *const *x = &one;                                                                                   \
+        const uint64_t out_stride = 0;                                                                                 \
+        FEW_OF(format, kind, elements, bytes, 1);                                                                      \
+    }                                                                                                                  \
+    /* false: not for so many */                                                                                       \
+    static bool few_tokens_##name(float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens,            \
+                                  const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,           \
+                                  const void *next)                                                                    \
+    {                                                                                                                  \
+        const uint64_t most = few_tokens_of(format, level_kind(format, kind), elements);                               \
+        if (n_tokens == 0) return true;                                                                                \
+        if (n_tokens == 2 && most >= 2) return FEW_OF(format, kind, elements, bytes, 2), true;                         \
+        if (n_tokens == 3 && most >= 3) return FEW_OF(format, kind, elements, bytes, 3), true;                         \
+        if (n_tokens == 4 && most >= 4) return FEW_OF(format, kind, elements, bytes, 4), true;                         \
+        return false;                                                                                                  \
+    }
+
+FOR_EACH_WHOLE_FORMAT(DEFINE_FEW_TOKENS)
+
+#endif
