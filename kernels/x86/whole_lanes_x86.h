@@ -1,9 +1,9 @@
 /* One to four tokens times block formats in whole numbers at every x86 level (formula: ref/whole_product_ref.c): row by
- * row (whole_row_x86.h) or, most formats with blocks of 32 and 64 where vectors have eight lanes, eight rows in lanes.
+ * row (whole_row_x86.h) or, formats with blocks of 32 and 64 where vectors have eight lanes, eight rows in lanes.
  *
  * In lanes no sum runs across a vector, which for blocks so short takes as long as the products. It is a panel of eight
- * rows, but for the tile: numbers are multiplied as soon as they are decoded. Blocks of 256 were not faster in lanes
- * where it counts (docs/performance.md), and signed bytes would take as many instructions as in rows. */
+ * rows, but for the tile: numbers are multiplied as soon as they are decoded. Blocks of 256 gained nothing there
+ * (docs/performance.md). */
 #ifndef AFMOE_KERNELS_WHOLE_LANES_X86_H
 #define AFMOE_KERNELS_WHOLE_LANES_X86_H
 
@@ -13,37 +13,66 @@
 
 #if LANES == 8
 
-/* sum[t] = groups [first, first + n) of unit_group times the activations of each token at k */
-FORCE_INLINE void sum_lanes(enum tensor_format f, const int T, __m256i sum[FEW_TOKENS], const __m256i dwords[8],
-                            __m256i high, int first, const int n, const struct activations *x, uint64_t k)
+/* Numbers of a unit of eight rows, as they lie in the blocks. */
+struct eight_units {
+    __m256i dwords[8], high;
+};
+
+FORCE_INLINE struct eight_units take_units(enum tensor_format f, const uint8_t *const rows[HALF], int u)
 {
+    struct eight_units units = {.high = has_fifth_bits(f) ? eight_dwords(rows, nibbles_at(f) - 4) : ints_set1_32(0)};
+    transpose4(units.dwords, rows, nibbles_at(f) + 16 * u);
+    if (f == FORMAT_Q8_0) transpose4(units.dwords + 4, rows, nibbles_at(f) + 16);
+    return units;
+}
+
+/* whole[t] = groups [first, first + n) of four numbers times the activations of each token at k. */
+FORCE_INLINE void sum_lanes(enum tensor_format f, const int T, ints whole[FEW_TOKENS], const struct eight_units *units,
+                            int first, const int n, const struct activations *x, uint64_t k)
+{
+    const int fit = groups_of_sum_32(f);
+    for (int part = first; part < first + n; part += fit) {
+        ints sum[FEW_TOKENS];
 #pragma GCC unroll 8
-    for (int g = first; g < first + n; g++) {
-        __m256i numbers = unit_group(f, dwords, high, g);
-        KEEP_LOADED(numbers);
+        for (int g = part; g < part + fit; g++) {
+            ints numbers = unit_group(f, units->dwords, units->high, g);
+            KEEP_LOADED(numbers);
+            for (int t = 0; t < T; t++)
+                sum[t] = add_products(sum[t], g == part, numbers, broadcast4(x[t].bytes + k + 4 * (uint64_t)g));
+        }
         for (int t = 0; t < T; t++)
-            sum[t] = add_products(sum[t], g == first, numbers, broadcast4(x[t].bytes + k + 4 * (uint64_t)g));
+            whole[t] = part == first ? widened(sum[t]) : ints_add_32(whole[t], widened(sum[t]));
     }
 }
 
-/* acc += unit u of the blocks at rows[r] times T tokens at k: multiply_bytes_32 of one vector of rows */
-FORCE_INLINE void add_lanes(enum tensor_format f, const int T, __m256 acc[FEW_TOKENS], const uint8_t *const rows[HALF],
+/* The same of signed bytes, whose signs go to the activations; no two pairs of products fit 16 bits. */
+FORCE_INLINE void sum_signed_lanes(enum tensor_format f, const int T, ints whole[FEW_TOKENS],
+                                   const struct eight_units *units, const struct activations *x, uint64_t k)
+{
+    for (int t = 0; t < T; t++) whole[t] = ints_set1_32(0);
+#pragma GCC unroll 8
+    for (int g = 0; g < 8; g++) {
+        ints numbers = signed_group(f, units->dwords, g), magnitudes = _mm256_abs_epi8(numbers);
+        for (int t = 0; t < T; t++) {
+            ints q = _mm256_sign_epi8(broadcast4(x[t].bytes + k + 4 * (uint64_t)g), numbers);
+            whole[t] = add_pairs(whole[t], ints_madd_bytes(magnitudes, q), ints_set1_16(1));
+        }
+    }
+}
+
+/* acc[t] += unit u of the blocks at rows[r] times the activations of each token at k */
+FORCE_INLINE void add_lanes(enum tensor_format f, const int T, floats acc[FEW_TOKENS], const uint8_t *const rows[HALF],
                             int u, const struct activations *x, uint64_t k)
 {
-    const int part = groups_of_d(f), fit = groups_of_sum_32(f);
-    __m256i dwords[8], high = has_fifth_bits(f) ? eight_dwords(rows, nibbles_at(f) - 4) : _mm256_setzero_si256();
+    const int n = groups_of_d(f);
     KEEP_INSIDE();
-    transpose4(dwords, rows, nibbles_at(f) + 16 * u);
+    struct eight_units units = take_units(f, rows, u);
 #pragma GCC unroll 2
-    for (int first = 0; first < 8; first += part) {
-        __m256i whole[FEW_TOKENS];
-        for (int half = first; half < first + part; half += fit) {
-            __m256i sum[FEW_TOKENS];
-            sum_lanes(f, T, sum, dwords, high, half, fit, x, k);
-            for (int t = 0; t < T; t++)
-                whole[t] = half == first ? widened(sum[t]) : ints_add_32(whole[t], widened(sum[t]));
-        }
-        __m256 d = eight_d(f, rows, 2 * u + first / 4), min = has_min(f) ? eight_min(f, rows) : d;
+    for (int first = 0; first < 8; first += n) {
+        ints whole[FEW_TOKENS];
+        if (is_signed(f)) sum_signed_lanes(f, T, whole, &units, x, k);
+        else sum_lanes(f, T, whole, &units, first, n, x, k);
+        floats d = eight_d(f, rows, 2 * u + first / 4), min = has_min(f) ? eight_min(f, rows) : d;
         for (int t = 0; t < T; t++) acc[t] = add_part(f, acc[t], d, min, whole[t], &x[t], k, first);
     }
 }
@@ -63,9 +92,9 @@ FORCE_INLINE void few_in_lanes(enum tensor_format f, enum activation_kind kind, 
         uint64_t n = n_rows - r < HALF ? n_rows - r : HALF;
         uintptr_t at = (uintptr_t)rows + r * row_bytes;
         const uint8_t *blocks[HALF];
-        __m256 acc[FEW_TOKENS];
+        floats acc[FEW_TOKENS];
         for (uint64_t i = 0; i < HALF; i++) blocks[i] = rows + (r + (i < n ? i : n - 1)) * row_bytes;
-        for (int t = 0; t < T; t++) acc[t] = _mm256_setzero_ps();
+        for (int t = 0; t < T; t++) acc[t] = floats_set1(0);
 #pragma GCC unroll 1
         for (uint64_t k = 0; k < n_columns; k += (uint64_t)elements, at += step) {
             prefetch_hinted(hints, at, step);
@@ -84,9 +113,11 @@ FORCE_INLINE void few_in_lanes(enum tensor_format f, enum activation_kind kind, 
 
 /* ---- Either ---- */
 
-FORCE_INLINE bool goes_in_lanes(enum tensor_format f, enum activation_kind kind)
+/* Signed bytes with a dot product: not measured. */
+FORCE_INLINE bool goes_in_lanes(enum tensor_format f, uint64_t n_tokens, const int elements)
 {
-    return LANES == 8 && kind == ACTIVATION_INT8_32 && !is_signed(f);
+    if (LANES > 8 || elements == 256 || (HAS_DOT && is_signed(f))) return false;
+    return f != FORMAT_Q8_0 || n_tokens > 2;
 }
 
 /* Up to how many tokens this is faster than a panel (measured with AVX2, Zen 3). Wider vectors and a dot product of
@@ -94,10 +125,10 @@ FORCE_INLINE bool goes_in_lanes(enum tensor_format f, enum activation_kind kind)
  * for a quarter more of code. */
 FORCE_INLINE uint64_t few_tokens_of(enum tensor_format f, enum activation_kind kind, const int elements)
 {
-    if (goes_in_lanes(f, kind)) return FEW_TOKENS;
+    if (goes_in_lanes(f, FEW_TOKENS, elements)) return FEW_TOKENS;
     if (kind == ACTIVATION_INT8_32 || is_grid(f)) return 1;
     if (HAS_DOT || LANES > 8) return 2;
-    return elements == 256 ? 4 : 3;
+    return FEW_TOKENS;
 }
 
 FORCE_INLINE void few_tokens(enum tensor_format f, enum activation_kind kind, const int T, const int elements,
@@ -106,7 +137,7 @@ FORCE_INLINE void few_tokens(enum tensor_format f, enum activation_kind kind, co
                              const void *next)
 {
 #if LANES == 8
-    if (goes_in_lanes(f, kind)) {
+    if (goes_in_lanes(f, (uint64_t)T, elements)) {
         few_in_lanes(f, kind, T, elements, bytes, out, out_stride, tokens, rows, row_bytes, n_rows, n_columns, next);
         return;
     }

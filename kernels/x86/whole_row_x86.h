@@ -1,7 +1,7 @@
 /* One token, or a few, times rows of block formats in whole numbers at every x86 level (formula:
  * ref/whole_product_ref.c); whole_lanes_x86.h says which formats and how many tokens. The file that includes this one
- * says whether there is a dot product of bytes (whole_avx2.c). Vectors of 32 bytes at every level: streaming the weights
- * takes the time.
+ * says whether there is a dot product of bytes (whole_avx2.c). Vectors of 32 bytes at every level: streaming the
+ * weights takes the time.
  *
  * Four rows side by side, a block of each at a time: bytes of weights times bytes of activations in pairs (16 bits are
  * enough: 128 * 127 * 2), times the scales of their sub-blocks, summed to one number a row. Side by side they share the

@@ -361,6 +361,12 @@ FORCE_INLINE void decode_bytes_32(enum tensor_format f, struct tile_bytes_32 *ti
 
 /* ---- Words, 32 ---- */
 
+/* Group g < 8 of the values of Q8_0 or IQ4_NL, eight rows. */
+FORCE_INLINE __m256i signed_group(enum tensor_format f, const __m256i dwords[8], int g)
+{
+    return f == FORMAT_Q8_0 ? dwords[g] : look_up(iq4_values, shifted_bytes(dwords[g % 4], g / 4 * 4, 15));
+}
+
 FORCE_INLINE void decode_words_32(enum tensor_format f, struct tile_words_32 *tile, const uint8_t *const rows[ROWS])
 {
 #pragma GCC unroll 1
@@ -369,7 +375,7 @@ FORCE_INLINE void decode_words_32(enum tensor_format f, struct tile_words_32 *ti
         transpose4(dwords, rows + h, 2);
         if (f == FORMAT_Q8_0) transpose4(dwords + 4, rows + h, 18);
         for (int g = 0; g < 8; g++) {
-            __m256i q = f == FORMAT_Q8_0 ? dwords[g] : look_up(iq4_values, shifted_bytes(dwords[g % 4], g / 4 * 4, 15));
+            __m256i q = signed_group(f, dwords, g);
             store_32_bytes(tile->numbers[2 * g][h], two_signed_words(q, 0, 1));
             store_32_bytes(tile->numbers[2 * g + 1][h], two_signed_words(q, 2, 3));
         }
