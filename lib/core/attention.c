@@ -1,4 +1,4 @@
-/* Grouped attention with normed q and k and a gated output, for one layer and all rows of a pass:
+/* Grouped attention with normed q and k and a gated output, for one layer and the rows of a batch:
  *
  *   q = rms(q, q_norm), k = rms(k, k_norm) per head; sliding layers only: q, k = rot(q), rot(k)
  *   s_ij = q_i . k_j / sqrt(D); key j is seen by i if j <= i and, in sliding layers, j > i - W
@@ -36,7 +36,7 @@ struct attention_stage {
     enum cell_format cell_format;
     const struct batch *batch;
     const struct attention_buffers *buffers;
-    int parts; /* that are prepared */
+    int halves; /* that are prepared */
     uint64_t n_tiles;
     uint64_t n_parts; /* of the work of a tile and a kv head: 1, or the most spans of any tile */
 };
@@ -136,7 +136,7 @@ static void prepare_queries(const struct attention_stage *stage, uint64_t row)
                      row);
 }
 
-static void prepare_keys(const struct attention_stage *stage, uint64_t row)
+static void prepare_cells(const struct attention_stage *stage, uint64_t row)
 {
     const struct model_config *config = stage->config;
     for (uint32_t j = 0; j < config->n_kv_heads; j++)
@@ -150,8 +150,8 @@ static void prepare_rows(void *arg, uint64_t begin, uint64_t end, uint32_t worke
     const struct attention_stage *stage = arg;
     (void)worker;
     for (uint64_t row = begin; row < end; row++) {
-        if (stage->parts & ATTENTION_QUERIES) prepare_queries(stage, row);
-        if (stage->parts & ATTENTION_KEYS) prepare_keys(stage, row);
+        if (stage->halves & ATTENTION_QUERIES) prepare_queries(stage, row);
+        if (stage->halves & ATTENTION_CELLS) prepare_cells(stage, row);
     }
 }
 
@@ -333,7 +333,7 @@ static void attend_units(void *arg, uint64_t begin, uint64_t end, uint32_t worke
     }
 }
 
-/* ---- Both ---- */
+/* ---- What is attended ---- */
 
 static void cut_tiles(struct attention_stage *stage)
 {
@@ -376,10 +376,10 @@ static struct attention_stage stage_of(const struct engine *engine, const struct
                                     .buffers = layer->buffers, .n_parts = 1};
 }
 
-void afmoe__attention_prepare(const struct engine *engine, const struct attention_layer *layer, int parts)
+void afmoe__attention_prepare(const struct engine *engine, const struct attention_layer *layer, int halves)
 {
     struct attention_stage stage = stage_of(engine, layer);
-    stage.parts = parts;
+    stage.halves = halves;
     engine_run(engine, prepare_rows, &stage, layer->batch->n_rows, 4);
 }
 

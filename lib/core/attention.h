@@ -34,13 +34,13 @@ struct attention_layer {
     const struct attention_buffers *buffers;
 };
 
-/* Which rows of buffers are made ready. */
-enum attention_part { ATTENTION_QUERIES = 1, ATTENTION_KEYS = 2 };
+/* The two halves of what comes before attending. */
+enum attention_half { ATTENTION_QUERIES = 1, ATTENTION_CELLS = 2 };
 
-/* Norm and rotate q, norm and rotate k and store k and v as cells, as `parts` says. */
-void afmoe__attention_prepare(const struct engine *engine, const struct attention_layer *layer, int parts);
+/* Queries: norm and rotate q. Cells: norm and rotate k, store k and v. `halves`: either or both. */
+void afmoe__attention_prepare(const struct engine *engine, const struct attention_layer *layer, int halves);
 
-/* Attend with all queries, gate. The cells of all rows that they see are stored. */
+/* Attend with the queries of all rows of the batch, gate. The cells that they see must have been stored. */
 void afmoe__attention_run(const struct engine *engine, const struct attention_layer *layer);
 
 /* Scratch one worker needs. */

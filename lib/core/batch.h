@@ -15,12 +15,12 @@ struct batch_item {
     const afmoe_token *tokens;
     uint64_t n_tokens;
     uint64_t n_past;
-    const uint64_t *wanted; /* rows of this item (0..n_tokens-1), rising, that want the head */
+    const uint64_t *wanted; /* rows of this item as it came (0..n_tokens-1), rising, that want the head */
     uint64_t n_wanted;
     bool hidden_only; /* of those rows: the final norm, no logits */
     uint64_t n_dropped; /* of the n_past, those that full layers see no more, whole pages: see cells.h */
     /* Set by the decoder, which in the last layer narrows tokens, n_tokens and n_past to the rows from the first to the
-     * last wanted one: */
+     * last wanted one, or to none: */
     uint64_t first_row;
     uint64_t n_skipped; /* rows left out before them */
 };

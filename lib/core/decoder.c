@@ -238,15 +238,15 @@ static void add_rows(void *arg, uint64_t begin, uint64_t end, uint32_t worker)
     if (pass->norm) norm_rows(arg, begin, end, worker);
 }
 
-/* What parts of attention need of the rows of `normed`: q and gate for queries, k and v for keys. */
-static void project(struct decoder *d, const struct layer_weights *w, uint64_t n_rows, int parts)
+/* What halves of attention need of the rows of `normed`: q and gate for queries, k and v for cells. */
+static void project(struct decoder *d, const struct layer_weights *w, uint64_t n_rows, int halves)
 {
     struct linear_input input = {.x = d->normed, .n_rows = n_rows, .n_columns = d->config->hidden_size};
     struct linear_job job = {.input = &input}, q = job, k = job, v = job, gate = job;
-    uint64_t n_queries = parts & ATTENTION_QUERIES ? n_rows : 0, n_keys = parts & ATTENTION_KEYS ? n_rows : 0;
+    uint64_t n_queries = halves & ATTENTION_QUERIES ? n_rows : 0, n_cells = halves & ATTENTION_CELLS ? n_rows : 0;
     q.weights = &w->q, q.bias = w->q_bias, q.y = d->attention.q, q.n_tokens = n_queries;
-    k.weights = &w->k, k.bias = w->k_bias, k.y = d->attention.k, k.n_tokens = n_keys;
-    v.weights = &w->v, v.bias = w->v_bias, v.y = d->attention.v, v.n_tokens = n_keys;
+    k.weights = &w->k, k.bias = w->k_bias, k.y = d->attention.k, k.n_tokens = n_cells;
+    v.weights = &w->v, v.bias = w->v_bias, v.y = d->attention.v, v.n_tokens = n_cells;
     gate.weights = &w->gate, gate.y = d->attention.gate, gate.n_tokens = n_queries;
     struct linear_job jobs[] = {q, k, v, gate};
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) jobs[i].y_stride = jobs[i].weights->n_rows;
@@ -261,21 +261,21 @@ static void project_out(struct decoder *d, const struct layer_weights *w, uint64
     afmoe__linear_run(&d->engine, &input, 1, &job, 1);
 }
 
-/* Each item's rows from the first to the last wanted one. */
-static uint64_t first_wanted(const struct batch_item *item)
+/* The last layer goes on with the rows of an item from its first to its last wanted one; none without any. */
+static uint64_t first_kept(const struct batch_item *item)
 {
     return item->n_wanted ? item->wanted[0] : 0;
 }
 
-static uint64_t n_wanted_range(const struct batch_item *item)
+static uint64_t n_kept(const struct batch_item *item)
 {
     return item->n_wanted ? item->wanted[item->n_wanted - 1] - item->wanted[0] + 1 : 0;
 }
 
-static bool all_wanted(const struct batch *batch)
+static bool keeps_all(const struct batch *batch)
 {
     uint64_t n = 0;
-    for (uint64_t i = 0; i < batch->n_items; i++) n += n_wanted_range(&batch->items[i]);
+    for (uint64_t i = 0; i < batch->n_items; i++) n += n_kept(&batch->items[i]);
     return n == batch->n_rows;
 }
 
@@ -284,12 +284,12 @@ static void move_rows(float *rows, uint64_t width, uint64_t to, uint64_t from, u
     memmove(rows + to * width, rows + from * width, n * width * sizeof *rows);
 }
 
-/* Go on with the wanted rows: they move to the front, in their order. */
-static void keep_wanted(struct decoder *d, struct batch *batch)
+/* Rows kept move to the front, in their order. */
+static void keep_rows(struct decoder *d, struct batch *batch)
 {
     uint64_t to = 0, hidden = d->config->hidden_size, half = d->config->head_dim / 2;
     for (struct batch_item *item = batch->items; item < batch->items + batch->n_items; item++) {
-        uint64_t first = first_wanted(item), n = n_wanted_range(item), from = item->first_row + first;
+        uint64_t first = first_kept(item), n = n_kept(item), from = item->first_row + first;
         move_rows(d->h, hidden, to, from, n);
         move_rows(d->normed, hidden, to, from, n);
         move_rows(d->cos, half, to, from, n);
@@ -303,22 +303,22 @@ static void keep_wanted(struct decoder *d, struct batch *batch)
     batch_number_rows(batch);
 }
 
-/* normed to y, for all rows or, with `narrow`, for the wanted ones; cells are stored of all. */
+/* normed to y, for all rows or, with `narrow`, for those kept; cells are stored of all. */
 static void run_attention(struct pass *pass, uint32_t layer, bool narrow)
 {
     struct decoder *d = pass->d;
     const struct layer_weights *w = &d->weights->layers[layer];
     const struct attention_layer attention = {d->config, w, layer, d->cells, pass->batch, &d->attention};
-    int parts = ATTENTION_QUERIES | ATTENTION_KEYS;
+    int halves = ATTENTION_QUERIES | ATTENTION_CELLS;
     if (narrow) {
-        project(d, w, pass->batch->n_rows, ATTENTION_KEYS);
-        afmoe__attention_prepare(&d->engine, &attention, ATTENTION_KEYS);
-        keep_wanted(d, pass->batch);
+        project(d, w, pass->batch->n_rows, ATTENTION_CELLS);
+        afmoe__attention_prepare(&d->engine, &attention, ATTENTION_CELLS);
+        keep_rows(d, pass->batch);
         if (pass->batch->n_rows == 0) return;
-        parts = ATTENTION_QUERIES;
+        halves = ATTENTION_QUERIES;
     }
-    project(d, w, pass->batch->n_rows, parts);
-    afmoe__attention_prepare(&d->engine, &attention, parts);
+    project(d, w, pass->batch->n_rows, halves);
+    afmoe__attention_prepare(&d->engine, &attention, halves);
     afmoe__attention_run(&d->engine, &attention);
     project_out(d, w, pass->batch->n_rows);
 }
@@ -328,9 +328,9 @@ static void run_layer(struct pass *pass, uint32_t layer, const struct decoder_tr
     struct decoder *d = pass->d;
     const struct layer_weights *w = &d->weights->layers[layer];
     bool dense = layer < d->config->n_dense_layers, last = layer + 1 == d->config->n_layers;
-    bool traced = trace && trace->router;
+    bool traced = trace && trace->router; /* which is given all rows, in every layer */
 
-    run_attention(pass, layer, last && !traced && !all_wanted(pass->batch));
+    run_attention(pass, layer, last && !traced && !keeps_all(pass->batch));
     uint64_t n_rows = pass->batch->n_rows;
     if (n_rows == 0) return;
     pass->post = w->post_attention_norm;

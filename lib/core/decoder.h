@@ -43,9 +43,10 @@ struct decoder_trace {
                    uint64_t n_rows);
 };
 
-/* Compute all rows of the batch (at most max_rows) and store their cells. CANCELLED when `cancel` is set or the host's
- * parallel-for says stop: cells of this pass are then worthless, everything before it is untouched; the head of rows
- * before the last one may have been given out. */
+/* Compute the batch (at most max_rows) and store the cells of all its rows; wanted ones are given to `on_row`. Items
+ * are changed (batch.h): fill them anew for each pass. CANCELLED when `cancel` is set or the host's parallel-for says
+ * stop: cells of this pass are then worthless, everything before it is untouched; the head of rows before the last one
+ * may have been given out. */
 afmoe_status afmoe__decoder_pass(struct decoder *decoder, struct batch *batch, decoder_row_fn on_row, void *user,
                                  const struct decoder_trace *trace, const afmoe_cancel *cancel, afmoe_error *error);
 

@@ -18,7 +18,8 @@
 
 enum {
     HIDDEN = 1024, DENSE = 3072, WIDTH = 256, N_EXPERTS = 128, HEAD = 128, N_HEADS = 8, N_KV = 2, VOCAB = 8192,
-    N_LAYERS = 3, N_DENSE = 1
+    N_LAYERS = 4, /* of the last one a prompt needs keys and values alone */
+    N_DENSE = 1
 };
 
 /* A second thread takes part in every sanitizer build; how fast is a question for the others. */
@@ -29,9 +30,9 @@ enum { N_TOKENS = UNDER_SANITIZER ? 24 : 768, CHUNK = UNDER_SANITIZER ? 8 : 256,
 static const char config[] =
     "{\"architectures\":[\"AfmoeForCausalLM\"],\"model_type\":\"afmoe\",\"hidden_size\":1024,\"intermediate_size\":3072,"
     "\"moe_intermediate_size\":256,\"num_experts\":128,\"num_experts_per_tok\":8,\"num_shared_experts\":1,"
-    "\"num_hidden_layers\":3,\"num_dense_layers\":1,\"num_attention_heads\":8,\"num_key_value_heads\":2,"
+    "\"num_hidden_layers\":4,\"num_dense_layers\":1,\"num_attention_heads\":8,\"num_key_value_heads\":2,"
     "\"head_dim\":128,\"vocab_size\":8192,\"max_position_embeddings\":4096,\"sliding_window\":2048,"
-    "\"layer_types\":[\"sliding_attention\",\"sliding_attention\",\"full_attention\"],\"rms_norm_eps\":1e-5,"
+    "\"layer_types\":[\"sliding_attention\",\"sliding_attention\",\"full_attention\",\"full_attention\"],\"rms_norm_eps\":1e-5,"
     "\"rope_theta\":10000.0,\"route_scale\":2.826,\"route_norm\":true,\"score_func\":\"sigmoid\",\"mup_enabled\":true,"
     "\"tie_word_embeddings\":false}";
 

@@ -102,6 +102,96 @@ static void check_chunks(const struct model *model, int32_t level, enum cell_for
     runner_free(&whole);
 }
 
+/* ---- Rows that nobody wants, and two sequences in one pass ---- */
+
+enum { SIDE_TOKENS = 76 /* more than a page */, SIDE_OFFSET = 20, MAX_SIDES = 3 };
+
+/* A sequence that is computed in passes of some wanted rows, without a trace: so the last layer leaves rows out. */
+struct side {
+    struct runner runner;       /* only its cells are used, and of the first one the decoder */
+    const struct runner *alone; /* the same, with all rows wanted */
+    const afmoe_token *tokens;
+    uint64_t base;
+    uint64_t wanted[LONG_TOKENS], n_wanted; /* of the pass that runs */
+    uint64_t n_given;
+    bool hidden_only;
+};
+
+static void on_side_row(void *user, uint64_t item, uint64_t row, const float *hidden, const float *logits)
+{
+    struct side *side = (struct side *)user + item;
+    const struct model_config *config = side->alone->config;
+    uint64_t at = side->base + row, layer = config->n_layers;
+    assert_true(side->n_given < side->n_wanted);
+    assert_int_equal(row, side->wanted[side->n_given++]);
+    assert_int_equal(logits == NULL, side->hidden_only);
+    const float *expected = side->alone->residual + (layer * side->alone->max_tokens + at) * config->hidden_size;
+    if (memcmp(hidden, expected, config->hidden_size * sizeof *hidden) != 0 ||
+        (logits && memcmp(logits, runner_logits(side->alone, at), config->vocab_size * sizeof *logits) != 0))
+        fail_msg("sequence %llu, position %llu: other bits than alone", (unsigned long long)item,
+                 (unsigned long long)at);
+}
+
+/* So many rows, of which every `step`th from `first` on is wanted; step 0: none. */
+struct piece {
+    uint64_t n, first, step;
+    bool hidden_only;
+};
+
+/* One pass: a piece of each side. */
+static void pass_sides(struct side *sides, uint64_t n_sides, const struct piece *pieces)
+{
+    struct batch_item items[MAX_SIDES];
+    for (uint64_t i = 0; i < n_sides; i++) {
+        struct side *side = &sides[i];
+        side->n_given = side->n_wanted = 0;
+        side->hidden_only = pieces[i].hidden_only;
+        for (uint64_t row = pieces[i].first; pieces[i].step && row < pieces[i].n; row += pieces[i].step)
+            side->wanted[side->n_wanted++] = row;
+        items[i] = (struct batch_item){.cells = &side->runner.cells, .tokens = side->tokens + side->base,
+                                       .n_tokens = pieces[i].n, .n_past = side->base, .wanted = side->wanted,
+                                       .n_wanted = side->n_wanted, .hidden_only = side->hidden_only};
+    }
+    struct batch batch = {.items = items, .n_items = n_sides};
+    assert_int_equal(afmoe__decoder_pass(sides[0].runner.decoder, &batch, on_side_row, sides, NULL, NULL, NULL),
+                     AFMOE_OK);
+    for (uint64_t i = 0; i < n_sides; i++) {
+        assert_int_equal(sides[i].n_given, sides[i].n_wanted);
+        sides[i].base += pieces[i].n;
+    }
+}
+
+/* Feed sequence A (tokens from 0) and B (tokens from 20) together, with pieces of different length, of which all,
+ * some, the last or no rows are wanted; and C, which is B once more, a little behind. */
+static void check_side_by_side(const struct model *model, int32_t level, enum cell_format cells,
+                               enum precision precision)
+{
+    static const struct piece pieces[][MAX_SIDES] = {
+        {{20, 0, 1}, {1, 0, 1}, {2, 0, 0}},          {{10, 2, 3}, {1, 0, 0}, {1, 0, 1}},
+        {{1, 0, 0}, {3, 0, 1, true}, {1, 0, 1}},     {{5, 4, 1}, {37, 1, 5}, {30, 29, 1, true}},
+        {{36, 30, 2, true}, {31, 0, 0}, {35, 0, 2}}, {{1, 0, 0}, {1, 0, 0}, {1, 0, 0}},
+        {{2, 1, 1}, {1, 0, 1, true}, {2, 0, 1}},     {{1, 0, 1}, {1, 0, 0}, {1, 0, 1}}};
+    struct runner_options options = {level, 2, 128, cells, .precision = precision};
+    struct runner alone[2];
+    struct side sides[MAX_SIDES];
+    struct model shifted = *model;
+    memmove(shifted.tokens, model->tokens + SIDE_OFFSET, (MAX_TOKENS - SIDE_OFFSET) * sizeof *shifted.tokens);
+    const struct model *models[] = {model, &shifted};
+    for (int i = 0; i < 2; i++) run(&alone[i], models[i], &options, SIDE_TOKENS);
+    for (int i = 0; i < MAX_SIDES; i++) {
+        sides[i] = (struct side){.alone = &alone[i > 0], .tokens = models[i > 0]->tokens};
+        run(&sides[i].runner, models[i > 0], &options, 0);
+    }
+    for (size_t p = 0; p < sizeof pieces / sizeof *pieces; p++) pass_sides(sides, MAX_SIDES, pieces[p]);
+    for (int i = 0; i < MAX_SIDES; i++) {
+        assert_in_range(sides[i].base, SIDE_TOKENS - 3, SIDE_TOKENS);
+        runner_free(&sides[i].runner);
+    }
+    for (int i = 0; i < 2; i++) runner_free(&alone[i]);
+}
+
+/* ---- Many positions ---- */
+
 /* At a depth where attention is made of several spans: by one worker, and of few rows by several. */
 static void check_spans(const struct model *model, int32_t level, enum cell_format cells)
 {
@@ -118,85 +208,15 @@ static void check_spans(const struct model *model, int32_t level, enum cell_form
         assert_int_equal(runner_feed(&other, model->tokens + n, pieces[i], NULL), AFMOE_OK);
     assert_same(&whole, &other, LONG_TOKENS, "several spans");
     runner_free(&other);
+
+    /* Many rows, of which so few go on in the last layer that the work of each is cut by spans. */
+    static const struct piece few[] = {{100, 99, 1}, {70, 50, 2}, {70, 67, 2}, {1, 0, 1}, {9, 0, 8}};
+    struct side side = {.alone = &whole, .tokens = model->tokens, .base = LONG_TOKENS};
+    for (size_t i = 0; i < sizeof few / sizeof *few; i++) side.base -= few[i].n;
+    run_up_to(&side.runner, model, &options, side.base, LONG_TOKENS);
+    for (size_t i = 0; i < sizeof few / sizeof *few; i++) pass_sides(&side, 1, &few[i]);
+    runner_free(&side.runner);
     runner_free(&whole);
-}
-
-/* ---- Two sequences in one pass, and rows that nobody wants ---- */
-
-enum { SIDE_TOKENS = 60, SIDE_OFFSET = 20 };
-
-struct side {
-    const struct runner *alone;
-    uint64_t base;
-    const uint64_t *wanted; /* of the pass that runs: those not yet given */
-    uint64_t n_wanted;
-};
-
-static void on_side_row(void *user, uint64_t item, uint64_t row, const float *hidden, const float *logits)
-{
-    struct side *side = (struct side *)user + item;
-    uint64_t vocab = side->alone->config->vocab_size;
-    (void)hidden;
-    assert_true(side->n_wanted > 0);
-    assert_int_equal(row, *side->wanted);
-    side->wanted++;
-    side->n_wanted--;
-    if (memcmp(logits, runner_logits(side->alone, side->base + row), vocab * sizeof *logits) != 0)
-        fail_msg("sequence %llu, position %llu: other logits than alone", (unsigned long long)item,
-                 (unsigned long long)(side->base + row));
-}
-
-/* Every `step`th row from `first` on; step 0: none. */
-static uint64_t list_rows(uint64_t *out, uint64_t n_rows, uint64_t first, uint64_t step)
-{
-    uint64_t n = 0;
-    for (uint64_t row = first; step && row < n_rows; row += step) out[n++] = row;
-    return n;
-}
-
-/* Feed sequence A (tokens from 0) and B (tokens from 20) together, with pieces of different length, of which all,
- * some, the last or no rows want logits. */
-static void check_side_by_side(const struct model *model, int32_t level, enum cell_format cells,
-                               enum precision precision)
-{
-    static const struct {
-        uint64_t n, first, step;
-    } pieces[][2] = {{{20, 0, 1}, {1, 0, 1}}, {{10, 2, 3}, {1, 0, 0}}, {{1, 0, 0}, {3, 0, 1}}, {{5, 4, 1}, {37, 1, 5}},
-                     {{22, 0, 0}, {16, 0, 0}}, {{1, 0, 1}, {1, 0, 1}}, {{1, 0, 1}, {1, 0, 0}}}; /* both sum to 60 */
-    struct runner_options options = {level, 2, 128, cells, .precision = precision};
-    struct runner runners[2], alone[2];
-    struct model shifted = *model;
-    memmove(shifted.tokens, model->tokens + SIDE_OFFSET, (MAX_TOKENS - SIDE_OFFSET) * sizeof *shifted.tokens);
-    const struct model *models[] = {model, &shifted};
-    struct side sides[2];
-    for (int i = 0; i < 2; i++) {
-        run(&alone[i], models[i], &options, SIDE_TOKENS);
-        run(&runners[i], models[i], &options, 0); /* only its cells are used */
-        sides[i] = (struct side){.alone = &alone[i]};
-    }
-    for (size_t p = 0; p < sizeof pieces / sizeof *pieces; p++) {
-        uint64_t wanted[2][SIDE_TOKENS];
-        struct batch_item items[2];
-        for (int i = 0; i < 2; i++) {
-            sides[i].wanted = wanted[i];
-            sides[i].n_wanted = list_rows(wanted[i], pieces[p][i].n, pieces[p][i].first, pieces[p][i].step);
-            items[i] = (struct batch_item){.cells = &runners[i].cells, .tokens = models[i]->tokens + sides[i].base,
-                                           .n_tokens = pieces[p][i].n, .n_past = sides[i].base, .wanted = wanted[i],
-                                           .n_wanted = sides[i].n_wanted};
-        }
-        struct batch batch = {.items = items, .n_items = 2};
-        assert_int_equal(afmoe__decoder_pass(runners[0].decoder, &batch, on_side_row, sides, NULL, NULL, NULL),
-                         AFMOE_OK);
-        for (int i = 0; i < 2; i++) {
-            assert_int_equal(sides[i].n_wanted, 0);
-            sides[i].base += pieces[p][i].n;
-        }
-    }
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(sides[i].base, SIDE_TOKENS);
-        runner_free(&runners[i]);
-        runner_free(&alone[i]);
-    }
 }
 
 static void check_model(const char *path)
@@ -230,7 +250,8 @@ static void small_models(void **state)
 static void block_formats(void **state)
 {
     static const char *const names[] = {"fixtures/gguf/blocks-q8_0.gguf", "fixtures/models/f16",
-                                        "fixtures/models/large", "fixtures/models/nano-wide"};
+                                        "fixtures/models/large", "fixtures/models/nano-wide",
+                                        "fixtures/models/all-dense"};
     char path[4096];
     (void)state;
     const size_t n = UNDER_SANITIZER ? 1 : sizeof names / sizeof *names;
@@ -276,8 +297,11 @@ static void long_sequence(void **state)
     for (int32_t level = UNDER_SANITIZER ? afmoe__cpu_level() : 0; level <= afmoe__cpu_level(); level++) {
         struct kernels kernels;
         afmoe__kernels_select(&kernels, level);
-        for (int cells = UNDER_SANITIZER ? CELLS_Q8_0 : 0; kernels.level == level && cells < N_CELL_FORMATS; cells++)
+        for (int cells = UNDER_SANITIZER ? CELLS_Q8_0 : 0; kernels.level == level && cells < N_CELL_FORMATS; cells++) {
+            /* a last layer of either kind */
+            model.checkpoint.config.layer_is_full[model.checkpoint.config.n_layers - 1] = cells % 2 == 0;
             check_spans(&model, level, (enum cell_format)cells);
+        }
     }
     afmoe__checkpoint_close(&model.checkpoint);
 }

@@ -310,7 +310,7 @@ static void test_walks(void **state)
     uint64_t page = 2ull * info.n_kv_heads * 64 * info.head_dim * sizeof(uint16_t); /* bfloat16, the default */
     uint32_t n_full = 0;
     (void)state;
-    for (uint32_t i = 0; i < (UNDER_SANITIZER ? 8 : 24); i += UNDER_TSAN ? 2 : 1) {
+    for (uint32_t i = 0; i < (UNDER_SANITIZER ? 8 : 24); i += UNDER_TSAN ? 3 : 1) {
         struct walkers walkers = {.random = i};
         afmoe_context_options options = two_threads();
         options.chunk_tokens = (const uint32_t[]){1, 23, 64, 200}[i % 4];
