@@ -1,5 +1,5 @@
-/* Whole numbers and floats of eight lanes, by the names that whole_panel_x86.h uses. Static only: it is compiled with
- * the flags of its level. */
+/* Whole numbers and floats of eight lanes, by the names that whole_sums_x86.h and whole_panel_x86.h use. Static only:
+ * it is compiled with the flags of its level. */
 #ifndef AFMOE_KERNELS_LANES_AVX2_H
 #define AFMOE_KERNELS_LANES_AVX2_H
 

@@ -10,7 +10,7 @@
 #define DOT_WORDS       _mm256_dpwssd_epi32
 #define ints_dot_bytes  _mm512_dpbusd_epi32
 #define ints_dot_words  _mm512_dpwssd_epi32
-#define LANES   16
+#define LANES           16
 enum { ROWS = 2 * LANES };
 
 #include "whole_panel_x86.h"

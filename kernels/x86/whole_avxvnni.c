@@ -10,7 +10,7 @@
 #define DOT_WORDS       _mm256_dpwssd_avx_epi32
 #define ints_dot_bytes  _mm256_dpbusd_avx_epi32
 #define ints_dot_words  _mm256_dpwssd_avx_epi32
-#define LANES   8
+#define LANES           8
 enum { ROWS = 2 * LANES };
 
 #include "whole_panel_x86.h"

@@ -1,8 +1,9 @@
 /* One to four tokens times block formats in whole numbers at every x86 level (formula: ref/whole_product_ref.c): row by
- * row (whole_row_x86.h) or, formats with blocks of 32 and 64 where vectors have eight lanes, eight rows in lanes.
+ * row (whole_row_x86.h) or, where vectors have eight lanes, eight rows of blocks of 32 or 64 in lanes; which of them at
+ * the end of this file.
  *
  * In lanes no sum runs across a vector, which for blocks so short takes as long as the products. It is a panel of eight
- * rows, but for the tile: numbers are multiplied as soon as they are decoded. Blocks of 256 gained nothing there
+ * rows, but for the tile: numbers are multiplied as soon as they are decoded. Blocks of 256 gained too little there
  * (docs/performance.md). */
 #ifndef AFMOE_KERNELS_WHOLE_LANES_X86_H
 #define AFMOE_KERNELS_WHOLE_LANES_X86_H
@@ -13,49 +14,37 @@
 
 #if LANES == 8
 
-/* Numbers of a unit of eight rows, as they lie in the blocks. */
-struct eight_units {
-    __m256i dwords[8], high;
-};
-
-FORCE_INLINE struct eight_units take_units(enum tensor_format f, const uint8_t *const rows[HALF], int u)
-{
-    struct eight_units units = {.high = has_fifth_bits(f) ? eight_dwords(rows, nibbles_at(f) - 4) : ints_set1_32(0)};
-    transpose4(units.dwords, rows, nibbles_at(f) + 16 * u);
-    if (f == FORMAT_Q8_0) transpose4(units.dwords + 4, rows, nibbles_at(f) + 16);
-    return units;
-}
-
-/* whole[t] = groups [first, first + n) of four numbers times the activations of each token at k. */
+/* whole[t] = groups [first, first + n) of a unit times the activations of each token at k */
 FORCE_INLINE void sum_lanes(enum tensor_format f, const int T, ints whole[FEW_TOKENS], const struct eight_units *units,
                             int first, const int n, const struct activations *x, uint64_t k)
 {
     const int fit = groups_of_sum_32(f);
-    for (int part = first; part < first + n; part += fit) {
+#pragma GCC unroll 2
+    for (int begin = first; begin < first + n; begin += fit) {
         ints sum[FEW_TOKENS];
 #pragma GCC unroll 8
-        for (int g = part; g < part + fit; g++) {
-            ints numbers = unit_group(f, units->dwords, units->high, g);
-            KEEP_LOADED(numbers);
+        for (int g = begin; g < begin + fit; g++) {
+            ints numbers = unit_group(f, units, g);
+            KEEP_LOADED(numbers); /* not decoded again for every token */
             for (int t = 0; t < T; t++)
-                sum[t] = add_products(sum[t], g == part, numbers, broadcast4(x[t].bytes + k + 4 * (uint64_t)g));
+                sum[t] = add_products(sum[t], g == begin, numbers, broadcast4(x[t].bytes + k + 4 * (uint64_t)g));
         }
         for (int t = 0; t < T; t++)
-            whole[t] = part == first ? widened(sum[t]) : ints_add_32(whole[t], widened(sum[t]));
+            whole[t] = begin == first ? widened(sum[t]) : ints_add_32(whole[t], widened(sum[t]));
     }
 }
 
-/* The same of signed bytes, whose signs go to the activations; no two pairs of products fit 16 bits. */
+/* whole[t] = a unit of signed bytes times the activations of each token at k */
 FORCE_INLINE void sum_signed_lanes(enum tensor_format f, const int T, ints whole[FEW_TOKENS],
                                    const struct eight_units *units, const struct activations *x, uint64_t k)
 {
     for (int t = 0; t < T; t++) whole[t] = ints_set1_32(0);
 #pragma GCC unroll 8
     for (int g = 0; g < 8; g++) {
-        ints numbers = signed_group(f, units->dwords, g), magnitudes = _mm256_abs_epi8(numbers);
+        ints numbers = signed_group(f, units, g);
         for (int t = 0; t < T; t++) {
-            ints q = _mm256_sign_epi8(broadcast4(x[t].bytes + k + 4 * (uint64_t)g), numbers);
-            whole[t] = add_pairs(whole[t], ints_madd_bytes(magnitudes, q), ints_set1_16(1));
+            ints products = signed_products(numbers, broadcast4(x[t].bytes + k + 4 * (uint64_t)g));
+            whole[t] = add_words(whole[t], products, ints_set1_16(1));
         }
     }
 }
@@ -65,7 +54,7 @@ FORCE_INLINE void add_lanes(enum tensor_format f, const int T, floats acc[FEW_TO
                             int u, const struct activations *x, uint64_t k)
 {
     const int n = groups_of_d(f);
-    KEEP_INSIDE();
+    KEEP_INSIDE(); /* gcc loads what the next units need first and has no registers for it */
     struct eight_units units = take_units(f, rows, u);
 #pragma GCC unroll 2
     for (int first = 0; first < 8; first += n) {
@@ -85,8 +74,8 @@ FORCE_INLINE void few_in_lanes(enum tensor_format f, enum activation_kind kind, 
 {
     struct activations x[FEW_TOKENS];
     for (int t = 0; t < T; t++) x[t] = activations_at(kind, tokens[t], n_columns);
-    const uint64_t step = (uint64_t)bytes * HALF, ahead = AHEAD_BYTES / step * step + HALF * row_bytes - step;
-    const struct hints hints = hints_of(rows, n_rows * row_bytes, next, ahead);
+    const struct hints hints = hints_of_few(rows, row_bytes, n_rows, next, (uint64_t)bytes, HALF);
+    const uint64_t step = (uint64_t)bytes * HALF;
 #pragma GCC unroll 1
     for (uint64_t r = 0; r < n_rows; r += HALF) {
         uint64_t n = n_rows - r < HALF ? n_rows - r : HALF;
@@ -102,9 +91,9 @@ FORCE_INLINE void few_in_lanes(enum tensor_format f, enum activation_kind kind, 
             for (int i = 0; i < HALF; i++) blocks[i] += bytes;
         }
         for (int t = 0; t < T; t++) {
-            float part[HALF];
-            _mm256_storeu_ps(part, acc[t]);
-            memcpy(out + (uint64_t)t * out_stride + r, part, n * sizeof *part);
+            float sums[HALF];
+            _mm256_storeu_ps(sums, acc[t]);
+            memcpy(out + (uint64_t)t * out_stride + r, sums, n * sizeof *sums);
         }
     }
 }
@@ -113,16 +102,17 @@ FORCE_INLINE void few_in_lanes(enum tensor_format f, enum activation_kind kind, 
 
 /* ---- Either ---- */
 
-/* Signed bytes with a dot product: not measured. */
-FORCE_INLINE bool goes_in_lanes(enum tensor_format f, uint64_t n_tokens, const int elements)
+/* Measured with AVX2 (Zen 3), where Q8_0 gains nothing for one or two tokens. With a dot product of bytes it is by
+ * arithmetic: fewer instructions, but for signed bytes, which are then as quick in rows and panels. */
+FORCE_INLINE bool goes_in_lanes(enum tensor_format f, const int T, const int elements)
 {
     if (LANES > 8 || elements == 256 || (HAS_DOT && is_signed(f))) return false;
-    return f != FORMAT_Q8_0 || n_tokens > 2;
+    return f != FORMAT_Q8_0 || T > 2;
 }
 
-/* Up to how many tokens this is faster than a panel (measured with AVX2, Zen 3). Wider vectors and a dot product of
- * bytes help panels more: that is arithmetic, not measured. Grid formats would gain up to a quarter with four tokens,
- * for a quarter more of code. */
+/* Up to how many tokens rows or lanes are faster than a panel (measured with AVX2, Zen 3). Wider vectors and a dot
+ * product of bytes help panels more: that is arithmetic, not measured. Grid formats would gain up to a quarter with
+ * four tokens, for a quarter more of code. */
 FORCE_INLINE uint64_t few_tokens_of(enum tensor_format f, enum activation_kind kind, const int elements)
 {
     if (goes_in_lanes(f, FEW_TOKENS, elements)) return FEW_TOKENS;
@@ -137,7 +127,7 @@ FORCE_INLINE void few_tokens(enum tensor_format f, enum activation_kind kind, co
                              const void *next)
 {
 #if LANES == 8
-    if (goes_in_lanes(f, (uint64_t)T, elements)) {
+    if (goes_in_lanes(f, T, elements)) {
         few_in_lanes(f, kind, T, elements, bytes, out, out_stride, tokens, rows, row_bytes, n_rows, n_columns, next);
         return;
     }
@@ -157,7 +147,7 @@ FORCE_INLINE void few_tokens(enum tensor_format f, enum activation_kind kind, co
         const uint64_t out_stride = 0;                                                                                 \
         FEW_OF(format, kind, elements, bytes, 1);                                                                      \
     }                                                                                                                  \
-    /* false: not for so many */                                                                                       \
+    /* false: for a panel */                                                                                       \
     static bool few_tokens_##name(float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens,            \
                                   const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,           \
                                   const void *next)                                                                    \

@@ -12,8 +12,6 @@
 #include "whole_sums_x86.h"
 #include "whole_tile_x86.h"
 
-/* ---- Bytes, 256 ---- */
-
 /* Groups [first, first + n) of four numbers with those of each token, whose column k is the tile's first. */
 FORCE_INLINE void sum_groups(const int T, ints sum[TOKENS][2], const uint8_t (*numbers)[ROWS][4], int first,
                              const int n, const struct activations *x, uint64_t k)
@@ -30,6 +28,8 @@ FORCE_INLINE void sum_groups(const int T, ints sum[TOKENS][2], const uint8_t (*n
         }
     }
 }
+
+/* ---- Bytes, 256 ---- */
 
 /* How many groups of four products fit the sum. */
 FORCE_INLINE int groups_of_sum(enum tensor_format f)

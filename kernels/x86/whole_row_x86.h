@@ -42,6 +42,17 @@ FORCE_INLINE struct activations activations_at(enum activation_kind kind, const 
                                 (const int16_t *)(const void *)(base + activation_sum16(kind, n))};
 }
 
+/* ---- Hints ---- */
+
+/* For rows taken n_together at a time, a block of each in a step. The first step needs a line of each row. Whole steps,
+ * so that the hints end where the rows do. */
+FORCE_INLINE struct hints hints_of_few(const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows, const void *next,
+                                       uint64_t block_bytes, uint64_t n_together)
+{
+    const uint64_t step = block_bytes * n_together;
+    return hints_of(rows, n_rows * row_bytes, next, AHEAD_BYTES / step * step + n_together * row_bytes - step);
+}
+
 /* ---- Groups of blocks ---- */
 
 /* A block of each of GROUP rows. */
@@ -81,12 +92,19 @@ FORCE_INLINE __m256i add_pairs(__m256i sum, __m256i a, __m256i b)
 #endif
 }
 
+/* Products of signed bytes, in pairs: the signs of the weights go to the activations. The sum of two pairs does not fit
+ * 16 bits. */
+FORCE_INLINE __m256i signed_products(__m256i numbers, __m256i q)
+{
+    return _mm256_maddubs_epi16(_mm256_abs_epi8(numbers), _mm256_sign_epi8(q, numbers));
+}
+
 /* Bytes of weights times those of the activations from k on, in pairs. */
 FORCE_INLINE __m256i times_bytes(enum tensor_format f, __m256i numbers, const struct activations *x, uint64_t k)
 {
     __m256i q = load_32_bytes(x->bytes + k);
     if (!is_signed(f)) return _mm256_maddubs_epi16(numbers, q);
-    return _mm256_maddubs_epi16(_mm256_abs_epi8(numbers), _mm256_sign_epi8(q, numbers));
+    return signed_products(numbers, q);
 }
 
 /* unit_numbers as bytes from which level_zero is to be taken. */
@@ -250,7 +268,7 @@ FORCE_INLINE void block_sums(enum tensor_format f, const int T, const uint8_t *b
     __m256i scales, mins;
     scale_words(f, block, &scales, &mins);
     for (int t = 0; t < T; t++) {
-        sum[t] = _mm256_setzero_si256();
+        sum[t] = _mm256_setzero_si256(), m[t] = _mm_setzero_si128();
         if (level_zero(f)) sum[t] = _mm256_sub_epi32(sum[t], zero_sums(f, scales, &x[t], k));
         if (f != FORMAT_Q2_K) continue;
         __m256i all = _mm256_madd_epi16(mins, load_32_bytes(x[t].sum16 + k / 16));
@@ -379,9 +397,7 @@ FORCE_INLINE void few_in_rows(enum tensor_format f, enum activation_kind kind, c
 {
     struct activations x[FEW_TOKENS];
     for (int t = 0; t < T; t++) x[t] = activations_at(kind, tokens[t], n_columns);
-    /* The first step needs a line of each row. Whole steps, so that the hints end where the rows do. */
-    const uint64_t step = (uint64_t)bytes * GROUP, ahead = AHEAD_BYTES / step * step + GROUP * row_bytes - step;
-    const struct hints hints = hints_of(rows, n_rows * row_bytes, next, ahead);
+    const struct hints hints = hints_of_few(rows, row_bytes, n_rows, next, (uint64_t)bytes, GROUP);
 #pragma GCC unroll 1
     for (uint64_t r = 0; r < n_rows;) {
         bool whole = n_rows - r >= GROUP;

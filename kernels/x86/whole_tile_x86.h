@@ -1,6 +1,6 @@
-/* Tiles of block formats in whole numbers, rows in lanes, for the panels of whole_panel_x86.h. Rows are decoded eight
- * at a time with AVX2 at every level; ROWS, a multiple of that, and HAS_DOT are those of the file that includes this
- * one.
+/* Block formats in whole numbers with rows in lanes: tiles for the panels of whole_panel_x86.h, and what
+ * whole_lanes_x86.h shares with them. Rows are decoded eight at a time with AVX2 at every level; ROWS, a multiple of
+ * that, and HAS_DOT are those of the file that includes this one.
  *
  * Families of formats by what a tile holds:
  *   bytes 256   numbers of one byte, 16-bit scales and minima of sub-blocks, d and dmin: the K, IQ and TQ formats
@@ -330,17 +330,40 @@ FORCE_INLINE int nibbles_at(enum tensor_format f)
     }
 }
 
-/* Unit u of the blocks at rows[r]: group g < 8 of its values, eight rows. */
-FORCE_INLINE __m256i unit_group(enum tensor_format f, const __m256i dwords[8], __m256i high, int g)
+/* The numbers of a unit of eight rows as they lie in the blocks: dwords, transposed, and fifth bits. */
+struct eight_units {
+    __m256i dwords[8], high;
+};
+
+/* Unit u of the blocks at rows[r]. */
+FORCE_INLINE struct eight_units take_units(enum tensor_format f, const uint8_t *const rows[HALF], int u)
 {
+    struct eight_units units;
+    transpose4(units.dwords, rows, nibbles_at(f) + 16 * u);
+    if (f == FORMAT_Q8_0) transpose4(units.dwords + 4, rows, nibbles_at(f) + 16);
+    units.high = has_fifth_bits(f) ? eight_dwords(rows, nibbles_at(f) - 4) : _mm256_setzero_si256();
+    return units;
+}
+
+/* Group g < 8 of four values of each row, as bytes from which level_zero is to be taken. */
+FORCE_INLINE __m256i unit_group(enum tensor_format f, const struct eight_units *units, int g)
+{
+    const __m256i *dwords = units->dwords;
     __m256i q;
     if (f == FORMAT_Q8_0) return _mm256_xor_si256(dwords[g], _mm256_set1_epi8(-128));
     if (f == FORMAT_NVFP4) q = shifted_bytes(dwords[g / 4 * 2 + g % 2], g / 2 % 2 * 4, 15);
     else q = shifted_bytes(dwords[g % 4], g / 4 * 4, 15);
-    if (has_fifth_bits(f)) q = _mm256_or_si256(q, fifth_bits_of(high, g));
+    if (has_fifth_bits(f)) q = _mm256_or_si256(q, fifth_bits_of(units->high, g));
     if (f == FORMAT_MXFP4 || f == FORMAT_NVFP4) q = look_up(e2m1_from_zero, q);
     if (f == FORMAT_IQ4_NL) q = look_up(iq4_from_zero, q);
     return q;
+}
+
+/* The same of Q8_0 and IQ4_NL as signed bytes. */
+FORCE_INLINE __m256i signed_group(enum tensor_format f, const struct eight_units *units, int g)
+{
+    if (f == FORMAT_Q8_0) return units->dwords[g];
+    return look_up(iq4_values, shifted_bytes(units->dwords[g % 4], g / 4 * 4, 15));
 }
 
 FORCE_INLINE void decode_bytes_32(enum tensor_format f, struct tile_bytes_32 *tile, const uint8_t *const rows[ROWS],
@@ -348,11 +371,8 @@ FORCE_INLINE void decode_bytes_32(enum tensor_format f, struct tile_bytes_32 *ti
 {
 #pragma GCC unroll 1
     for (int h = 0; h < ROWS; h += HALF) {
-        __m256i dwords[8], high = _mm256_setzero_si256();
-        transpose4(dwords, rows + h, nibbles_at(f) + 16 * u);
-        if (f == FORMAT_Q8_0) transpose4(dwords + 4, rows + h, nibbles_at(f) + 16);
-        if (has_fifth_bits(f)) high = eight_dwords(rows + h, nibbles_at(f) - 4);
-        for (int g = 0; g < 8; g++) store_32_bytes(tile->numbers[g][h], unit_group(f, dwords, high, g));
+        struct eight_units units = take_units(f, rows + h, u);
+        for (int g = 0; g < 8; g++) store_32_bytes(tile->numbers[g][h], unit_group(f, &units, g));
         _mm256_store_ps(tile->d[0] + h, eight_d(f, rows + h, 2 * u));
         if (f == FORMAT_NVFP4) _mm256_store_ps(tile->d[1] + h, eight_d(f, rows + h, 2 * u + 1));
         if (has_min(f)) _mm256_store_ps(tile->min + h, eight_min(f, rows + h));
@@ -361,21 +381,13 @@ FORCE_INLINE void decode_bytes_32(enum tensor_format f, struct tile_bytes_32 *ti
 
 /* ---- Words, 32 ---- */
 
-/* Group g < 8 of the values of Q8_0 or IQ4_NL, eight rows. */
-FORCE_INLINE __m256i signed_group(enum tensor_format f, const __m256i dwords[8], int g)
-{
-    return f == FORMAT_Q8_0 ? dwords[g] : look_up(iq4_values, shifted_bytes(dwords[g % 4], g / 4 * 4, 15));
-}
-
 FORCE_INLINE void decode_words_32(enum tensor_format f, struct tile_words_32 *tile, const uint8_t *const rows[ROWS])
 {
 #pragma GCC unroll 1
     for (int h = 0; h < ROWS; h += HALF) {
-        __m256i dwords[8];
-        transpose4(dwords, rows + h, 2);
-        if (f == FORMAT_Q8_0) transpose4(dwords + 4, rows + h, 18);
+        struct eight_units units = take_units(f, rows + h, 0);
         for (int g = 0; g < 8; g++) {
-            __m256i q = signed_group(f, dwords, g);
+            __m256i q = signed_group(f, &units, g);
             store_32_bytes(tile->numbers[2 * g][h], two_signed_words(q, 0, 1));
             store_32_bytes(tile->numbers[2 * g + 1][h], two_signed_words(q, 2, 3));
         }

@@ -32,8 +32,9 @@ static const char config[] =
     "\"moe_intermediate_size\":256,\"num_experts\":128,\"num_experts_per_tok\":8,\"num_shared_experts\":1,"
     "\"num_hidden_layers\":4,\"num_dense_layers\":1,\"num_attention_heads\":8,\"num_key_value_heads\":2,"
     "\"head_dim\":128,\"vocab_size\":8192,\"max_position_embeddings\":4096,\"sliding_window\":2048,"
-    "\"layer_types\":[\"sliding_attention\",\"sliding_attention\",\"full_attention\",\"full_attention\"],\"rms_norm_eps\":1e-5,"
-    "\"rope_theta\":10000.0,\"route_scale\":2.826,\"route_norm\":true,\"score_func\":\"sigmoid\",\"mup_enabled\":true,"
+    "\"layer_types\":[\"sliding_attention\",\"sliding_attention\",\"full_attention\",\"full_attention\"],"
+    "\"rms_norm_eps\":1e-5,\"rope_theta\":10000.0,"
+    "\"route_scale\":2.826,\"route_norm\":true,\"score_func\":\"sigmoid\",\"mup_enabled\":true,"
     "\"tie_word_embeddings\":false}";
 
 struct file {

@@ -608,8 +608,9 @@ static bool set_half(enum tensor_format format, uint8_t *block, int i, uint16_t 
 static void make_block_row(enum tensor_format format, uint8_t *row, uint64_t n, enum kind kind)
 {
     const struct format_traits *t = &afmoe__format_traits[format];
+    const uint8_t equal = (const uint8_t[]){0x77, 0x00, 0x80, 0xff}[below(4)]; /* the least and the largest numbers */
     for (uint64_t k = 0; k < n; k += t->block_elements, row += t->block_bytes) {
-        for (uint32_t i = 0; i < t->block_bytes; i++) row[i] = kind == EQUAL ? 0x77 : (uint8_t)random32();
+        for (uint32_t i = 0; i < t->block_bytes; i++) row[i] = kind == EQUAL ? equal : (uint8_t)random32();
         for (int i = 0; i < 2; i++) set_half(format, row, i, draw_half(kind, k));
         if (format == FORMAT_MXFP4) row[0] = (uint8_t)(kind == DENORMALS ? below(3) : 90 + below(60));
     }
@@ -1011,19 +1012,22 @@ static void test_byte_scales(void **state)
         const uint64_t n = afmoe__format_traits[formats[i]].block_elements;
         const uint64_t bytes = afmoe__format_traits[formats[i]].block_bytes;
         uint8_t *rows = guarded_place(&in[0], 256 * bytes);
-        float *x = place_floats(&in[1], n, PLAIN), want[256], got[2][256];
+        float *x = place_floats(&in[1], n, PLAIN), want[256], got[5][256];
         for (uint64_t b = 0; b < 256 * bytes; b++) rows[b] = (uint8_t)random32();
         for (int b = 0; b < 256; b++)
             memset(rows + (uint64_t)b * bytes, b, formats[i] == FORMAT_MXFP4 ? 1 : 4); /* all of a block the same */
         for (int l = 0; l < n_levels; l++) {
             const struct product_kernels *p = &levels[l].product[PRECISION_FAST][formats[i]];
-            const void *token = prepare_token(&levels[l], p->activation, x, n, 0), *tokens[] = {token, token};
+            const void *token = prepare_token(&levels[l], p->activation, x, n, 0);
+            const void *tokens[] = {token, token, token, token, token};
             void *scratch = place_scratch(p, n);
             if (l == 0) p->one_token(want, token, rows, bytes, 256, n, NULL);
             p->one_token(got[0], token, rows, bytes, 256, n, NULL);
             assert_true(same_bits(got[0], want, sizeof want));
-            p->panel(got[0], 256, tokens, 2, rows, bytes, 256, n, NULL, scratch);
-            assert_true(same_bits(got[0], want, sizeof want) && same_bits(got[1], want, sizeof want));
+            for (uint64_t n_tokens = 2; n_tokens <= 5; n_tokens++) {
+                p->panel(got[0], 256, tokens, n_tokens, rows, bytes, 256, n, NULL, scratch);
+                for (uint64_t t = 0; t < n_tokens; t++) assert_true(same_bits(got[t], want, sizeof want));
+            }
         }
     }
 }
@@ -1032,7 +1036,7 @@ static void test_byte_scales(void **state)
 static void test_whole_products_not_finite(void **state)
 {
     (void)state;
-    enum { N = 512, ROWS = 18, TOKENS = 5 };
+    enum { N = 512, ROWS = 18, TOKENS = 5 /* more than go without a tile */ };
     static float values[ROWS * N];
     for (int l = 0; l < n_levels; l++)
         for (int format = FORMAT_Q8_0; format < N_FORMATS; format++)
@@ -1042,16 +1046,18 @@ static void test_whole_products_not_finite(void **state)
                 const struct product_kernels *p = &levels[l].product[PRECISION_FAST][format];
                 float out[TOKENS][ROWS];
                 make_case(&c, PLAIN);
-                uint64_t bad_row = below(ROWS), bad_token = below(TOKENS), column = below(N);
+                const uint64_t n_tokens = 1 + (uint64_t)trial % TOKENS;
+                uint64_t bad_row = below(ROWS), bad_token = below(n_tokens), column = below(N);
                 uint64_t at = format_row_bytes(format, column - column % afmoe__format_traits[format].block_elements);
                 if (!set_half(format, c.rows + bad_row * c.row_bytes + at, 0, 0x7e00)) bad_row = ROWS;
-                c.x[bad_token * c.x_stride + column] = trial % 2 ? NAN : INFINITY;
+                c.x[bad_token * c.x_stride + column] = trial / TOKENS % 2 ? NAN : INFINITY;
                 const void *x[TOKENS];
-                for (uint64_t t = 0; t < TOKENS; t++)
+                for (uint64_t t = 0; t < n_tokens; t++)
                     x[t] = prepare_token(&levels[l], p->activation, c.x + t * c.x_stride, N, t);
                 void *scratch = place_scratch(p, N);
-                p->panel(out[0], ROWS, x, TOKENS, c.rows, c.row_bytes, ROWS, N, NULL, scratch);
-                for (uint64_t t = 0; t < TOKENS; t++)
+                if (n_tokens == 1) p->one_token(out[0], x[0], c.rows, c.row_bytes, ROWS, N, NULL);
+                else p->panel(out[0], ROWS, x, n_tokens, c.rows, c.row_bytes, ROWS, N, NULL, scratch);
+                for (uint64_t t = 0; t < n_tokens; t++)
                     for (uint64_t r = 0; r < ROWS; r++)
                         assert_true(isnan(out[t][r]) == (r == bad_row || t == bad_token));
             }
