@@ -8,7 +8,7 @@ one session of it, in a process of its own. Printed are what the estimate and th
 and tokens a second in the eighths of the timeline. Layers slide but for every fourth, so a model of less than four is
 to be as fast at its end as once its window is full. In the last layer only keys and values are computed here.
 
-Without cases: Nano of 5 layers with 4096, 32768 and 131072 tokens, of 3 with 131072, and Large of 2 with 262144; 17 GB
+Without cases: Nano of 5 layers with 4096, 32768 and 131072 tokens, of 3 with 131072, and Large of 2 with 262144; 9 GB
 on disk with q8_0. --folder keeps the models for the next time. The exit code is 1 when either of what was said is more
 than 5 % and 128 KiB (what malloc keeps, see tests/api/test_estimate.c) away from the growth."""
 import argparse

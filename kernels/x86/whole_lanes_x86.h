@@ -67,13 +67,10 @@ FORCE_INLINE void add_lanes(enum tensor_format f, const int T, floats acc[FEW_TO
 }
 
 /* out[t * out_stride + r], t < T. Rows that are not there are the last one again. */
-FORCE_INLINE void few_in_lanes(enum tensor_format f, enum activation_kind kind, const int T, const int elements,
-                               const int bytes, float *out, uint64_t out_stride, const void *const *tokens,
-                               const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,
-                               const void *next)
+FORCE_INLINE void few_in_lanes(enum tensor_format f, const int T, const int elements, const int bytes, float *out,
+                               uint64_t out_stride, const struct activations *x, const uint8_t *rows,
+                               uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns, const void *next)
 {
-    struct activations x[FEW_TOKENS];
-    for (int t = 0; t < T; t++) x[t] = activations_at(kind, tokens[t], n_columns);
     const struct hints hints = hints_of_few(rows, row_bytes, n_rows, next, (uint64_t)bytes, HALF);
     const uint64_t step = (uint64_t)bytes * HALF;
 #pragma GCC unroll 1
@@ -126,13 +123,15 @@ FORCE_INLINE void few_tokens(enum tensor_format f, enum activation_kind kind, co
                              const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,
                              const void *next)
 {
+    struct activations x[FEW_TOKENS];
+    for (int t = 0; t < T; t++) x[t] = activations_at(kind, tokens[t], n_columns);
 #if LANES == 8
     if (goes_in_lanes(f, T, elements)) {
-        few_in_lanes(f, kind, T, elements, bytes, out, out_stride, tokens, rows, row_bytes, n_rows, n_columns, next);
+        few_in_lanes(f, T, elements, bytes, out, out_stride, x, rows, row_bytes, n_rows, n_columns, next);
         return;
     }
 #endif
-    few_in_rows(f, kind, T, elements, bytes, out, out_stride, tokens, rows, row_bytes, n_rows, n_columns, next);
+    few_in_rows(f, T, elements, bytes, out, out_stride, x, rows, row_bytes, n_rows, n_columns, next);
 }
 
 #define FEW_OF(f, kind, elements, bytes, T)                                                                            \
@@ -147,7 +146,7 @@ FORCE_INLINE void few_tokens(enum tensor_format f, enum activation_kind kind, co
         const uint64_t out_stride = 0;                                                                                 \
         FEW_OF(format, kind, elements, bytes, 1);                                                                      \
     }                                                                                                                  \
-    /* false: for a panel */                                                                                       \
+    /* false: for a panel */                                                                                           \
     static bool few_tokens_##name(float *out, uint64_t out_stride, const void *const *x, uint64_t n_tokens,            \
                                   const void *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,           \
                                   const void *next)                                                                    \

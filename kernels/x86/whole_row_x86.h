@@ -390,13 +390,10 @@ FORCE_INLINE void multiply_32(enum tensor_format f, const int T, const int eleme
 
 /* out[t * out_stride + r], t < T. Rows left over are taken GROUP times each: they are rare, and a body of their own
  * would double the code. */
-FORCE_INLINE void few_in_rows(enum tensor_format f, enum activation_kind kind, const int T, const int elements,
-                              const int bytes, float *out, uint64_t out_stride, const void *const *tokens,
-                              const uint8_t *rows, uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns,
-                              const void *next)
+FORCE_INLINE void few_in_rows(enum tensor_format f, const int T, const int elements, const int bytes, float *out,
+                              uint64_t out_stride, const struct activations *x, const uint8_t *rows,
+                              uint64_t row_bytes, uint64_t n_rows, uint64_t n_columns, const void *next)
 {
-    struct activations x[FEW_TOKENS];
-    for (int t = 0; t < T; t++) x[t] = activations_at(kind, tokens[t], n_columns);
     const struct hints hints = hints_of_few(rows, row_bytes, n_rows, next, (uint64_t)bytes, GROUP);
 #pragma GCC unroll 1
     for (uint64_t r = 0; r < n_rows;) {
